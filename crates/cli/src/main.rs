@@ -1,0 +1,3 @@
+//! The `linktax` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Drives an OpenAI-compatible endpoint and emits a record of every read.

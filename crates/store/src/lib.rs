@@ -1,0 +1,1 @@
+//! A run directory on disk: append, resume, read back, export.
