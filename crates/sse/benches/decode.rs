@@ -9,7 +9,7 @@ use linktax_records::Nanos;
 use linktax_sse::{DecodeOptions, Endpoint, ResponseDecoder, SseDecoder, SseItem, StreamEnd};
 
 /// A vLLM chat chunk, blank line included: 245 bytes.
-const EVENT: &str = "data: {\"id\":\"chatcmpl-9ed7a034b48841ed\",\"object\":\"chat.completion.chunk\",\"created\":1795962183,\"model\":\"some-org/some-model\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token abc\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}]}\n\n";
+const EVENT: &str = "data: {\"id\":\"chatcmpl-9ed7a034b48841ed\",\"object\":\"chat.completion.chunk\",\"created\":1795962183,\"model\":\"some-org-1/some-model-700b\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token abcd\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}]}\n\n";
 
 fn sse(c: &mut Criterion) {
     assert_eq!(EVENT.len(), 245);
