@@ -25,6 +25,22 @@ pub enum EventClass {
     Error,
 }
 
+impl EventClass {
+    /// The name used in files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EventClass::Empty => "empty",
+            EventClass::Done => "done",
+            EventClass::Usage => "usage",
+            EventClass::Role => "role",
+            EventClass::Tool => "tool",
+            EventClass::Reasoning => "reasoning",
+            EventClass::Content => "content",
+            EventClass::Error => "error",
+        }
+    }
+}
+
 /// The socket reads of one response that completed at least one SSE data event, as parallel arrays.
 ///
 /// `class[i]` is the most telling class among the events of read `i` (the order of [`EventClass`]),

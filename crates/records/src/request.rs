@@ -14,6 +14,17 @@ pub enum Phase {
     Measured,
 }
 
+impl Phase {
+    /// The name used in files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Prime => "prime",
+            Phase::Warmup => "warmup",
+            Phase::Measured => "measured",
+        }
+    }
+}
+
 /// How a request ended. Only [`Outcome::Completed`] is a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -111,6 +122,18 @@ pub enum TokenSource {
     Logprobs,
     /// One token for each event with text: exact only where the sum equals the usage.
     Events,
+}
+
+impl TokenSource {
+    /// The name used in files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TokenSource::ContinuousUsage => "continuous_usage",
+            TokenSource::TokenIds => "token_ids",
+            TokenSource::Logprobs => "logprobs",
+            TokenSource::Events => "events",
+        }
+    }
 }
 
 /// One HTTP call, as it is written to `requests.jsonl` when it ends.

@@ -74,6 +74,7 @@ fn records_fit_the_schema() {
     for phase in [Phase::Prime, Phase::Warmup, Phase::Measured] {
         let mut r = bare_record();
         r.phase = phase;
+        assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
         check(&v, &r);
     }
     for source in [
@@ -84,6 +85,7 @@ fn records_fit_the_schema() {
     ] {
         let mut r = bare_record();
         r.token_source = source;
+        assert_eq!(serde_json::to_value(source).unwrap(), source.as_str());
         check(&v, &r);
     }
     let mut r = full_record();
@@ -98,6 +100,7 @@ fn records_fit_the_schema() {
         EventClass::Error,
     ] {
         r.reads.push(r.t_done_ns, 0, class, 1, 1);
+        assert_eq!(serde_json::to_value(class).unwrap(), class.as_str());
     }
     check(&v, &r);
 }
