@@ -1,3 +1,17 @@
-//! The `linktax` binary.
+//! The `linktax` binary: arguments to a validated plan, a library call, terminal output and an exit code.
 
-fn main() {}
+mod affinity;
+mod bench;
+mod calibrate;
+mod cli;
+mod exit;
+mod export;
+mod mock;
+mod output;
+mod summarize;
+mod table;
+
+fn main() -> std::process::ExitCode {
+    let result = cli::run();
+    exit::report(result)
+}

@@ -1,0 +1,413 @@
+//! From the flags and the workload file to the validated plan that runs and goes into the manifest.
+
+use anyhow::{Context, anyhow, bail, ensure};
+use linktax_loadgen::workload::{
+    Lengths, PromptKind, RunSection, WorkloadFile, WorkloadKind, WorkloadSpec, parse_cache,
+};
+use linktax_loadgen::{Endpoint, LoadPlan, Sampling, Secrets, TokenCounting};
+use linktax_metrics::{Slo, StallGap};
+use linktax_mockserver::MockConfig;
+use linktax_records::{CacheMode, CellSpec, Load};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::args::{BenchArgs, DatasetArg, EndpointArg, TokenCountArg};
+
+/// Fewest measured requests of a cell by default: what an interval over requests needs.
+const MIN_REQUESTS: u64 = 8;
+
+/// Waves of requests of a cell by default: with fewer there is no steady state.
+const WAVES: u64 = 4;
+
+/// Largest concurrency and length taken for meant.
+const MAX_CONCURRENCY: u32 = 100_000;
+const MAX_TOKENS: u64 = 100_000_000;
+
+/// Everything that decides what a bench run measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BenchPlan {
+    /// What is sent, and when.
+    pub(crate) load: LoadPlan,
+    /// Stall threshold, as `--stall-gap` takes it.
+    pub(crate) stall_gap: String,
+    /// GPUs, if the user said.
+    pub(crate) gpus: Option<u32>,
+    /// Service-level objectives.
+    pub(crate) goodput: Vec<String>,
+    /// Failures that do not flag a cell.
+    pub(crate) max_failures: u64,
+    /// Label of the configuration under test.
+    pub(crate) arm: String,
+    /// Settings of the built-in mock server, when it is the one under test.
+    pub(crate) mock: Option<MockConfig>,
+}
+
+impl BenchPlan {
+    /// The plan of these arguments.
+    pub(crate) fn from_args(args: &BenchArgs) -> anyhow::Result<BenchPlan> {
+        let file = match &args.workload {
+            Some(path) => WorkloadFile::from_path(path)?,
+            None => WorkloadFile::default(),
+        };
+        let run = &file.run;
+        let endpoint = endpoint(args, run)?;
+        let workload = workload(args, file.workload.clone(), endpoint)?;
+        let stall_gap = args
+            .stall_gap
+            .clone()
+            .or_else(|| run.stall_gap.clone())
+            .unwrap_or_else(|| "auto".to_owned());
+        stall_gap
+            .parse::<StallGap>()
+            .context("--stall-gap")?;
+        for slo in &args.goodput {
+            slo.parse::<Slo>().context("--goodput")?;
+        }
+        let mock = args.mock.then(|| mock_config(args)).transpose()?;
+        let cells = cells(args, run, &workload)?;
+        let load = LoadPlan {
+            model: args.model.clone(),
+            endpoint,
+            workload,
+            sampling: sampling(args)?,
+            token_counting: match args.token_count {
+                TokenCountArg::Auto => TokenCounting::Auto,
+                TokenCountArg::Continuous => TokenCounting::Continuous,
+                TokenCountArg::TokenIds => TokenCounting::TokenIds,
+                TokenCountArg::Final => TokenCounting::Final,
+            },
+            num_warmups: args.num_warmups.or(run.warmup),
+            api_key_env: Some(args.api_key_env.clone()),
+            header_names: header_pairs(args)?.into_iter().map(|(n, _)| n).collect(),
+            insecure: args.insecure,
+            connect_timeout_s: args.connect_timeout,
+            first_token_timeout_s: args.first_token_timeout,
+            idle_timeout_s: args.idle_timeout,
+            metrics_interval_s: metrics_interval(args)?,
+            threads: args.threads,
+            keep_text: args.save_detailed,
+            seed: args.seed.or(run.seed).unwrap_or(0),
+            nonce: nonce(args.nonce.as_deref())?,
+            ..LoadPlan::new(args.base_url.clone(), cells)
+        };
+        ensure!(
+            mock.is_some() || !load.base_urls.is_empty(),
+            "no server given: name one with --base-url http://HOST:PORT, or use --mock"
+        );
+        Ok(BenchPlan {
+            load,
+            stall_gap,
+            gpus: args.gpus,
+            goodput: args.goodput.clone(),
+            max_failures: args.max_failures,
+            arm: args.arm.clone(),
+            mock,
+        })
+    }
+
+    /// The secrets that the plan only names, from the environment and the flags.
+    pub(crate) fn secrets(&self, args: &BenchArgs) -> anyhow::Result<Secrets> {
+        let headers = header_pairs(args)?;
+        let given: Vec<&String> = headers.iter().map(|(n, _)| n).collect();
+        if let Some(missing) = self.load.header_names.iter().find(|n| !given.contains(n)) {
+            bail!(
+                "the run used --header {missing}=…; header values are never stored, so give it again"
+            );
+        }
+        let api_key = self
+            .load
+            .api_key_env
+            .as_deref()
+            .and_then(|name| std::env::var(name).ok())
+            .filter(|key| !key.is_empty());
+        Ok(Secrets { api_key, headers })
+    }
+
+    /// What the numbers are asked to be.
+    pub(crate) fn options(&self, gpus: Option<u32>) -> anyhow::Result<linktax_metrics::Options> {
+        Ok(linktax_metrics::Options {
+            stall: self.stall_gap.parse()?,
+            gpus,
+            slos: self
+                .goodput
+                .iter()
+                .map(|s| s.parse())
+                .collect::<Result<_, _>>()?,
+            seed: self.load.seed,
+            ..linktax_metrics::Options::default()
+        })
+    }
+
+    /// When a cell is called clean.
+    pub(crate) fn limits(&self) -> linktax_metrics::Limits {
+        linktax_metrics::Limits {
+            max_failures: self.max_failures,
+            ..linktax_metrics::Limits::default()
+        }
+    }
+}
+
+fn endpoint(args: &BenchArgs, run: &RunSection) -> anyhow::Result<Endpoint> {
+    if let Some(endpoint) = args.endpoint {
+        return Ok(match endpoint {
+            EndpointArg::Completions => Endpoint::Completions,
+            EndpointArg::Chat => Endpoint::Chat,
+        });
+    }
+    match run.endpoint.as_deref() {
+        None | Some("completions") => Ok(Endpoint::Completions),
+        Some("chat") => Ok(Endpoint::Chat),
+        Some(other) => bail!("endpoint {other:?} in the workload file; expected completions or chat"),
+    }
+}
+
+fn workload(
+    args: &BenchArgs,
+    mut spec: WorkloadSpec,
+    endpoint: Endpoint,
+) -> anyhow::Result<WorkloadSpec> {
+    if let (Some(path), Some(kind)) = (&args.dataset_path, args.dataset_name) {
+        spec.path = Some(path.clone());
+        spec.kind = match kind {
+            DatasetArg::Jsonl => WorkloadKind::Jsonl,
+            DatasetArg::Sharegpt => WorkloadKind::Sharegpt,
+            DatasetArg::Trace => WorkloadKind::Trace,
+        };
+        if spec.name.is_none() {
+            spec.name = path.file_stem().map(|s| s.to_string_lossy().into_owned());
+        }
+    }
+    if let Some(text) = &args.length_dist {
+        spec.lengths = Some(text.parse::<Lengths>().context("--length-dist")?);
+    }
+    if let Some(ratio) = args.random_range_ratio {
+        let text = format!("uniform:{ratio}");
+        spec.lengths = match ratio {
+            0.0 => Some(Lengths::Fixed),
+            _ => Some(text.parse::<Lengths>().context("--random-range-ratio")?),
+        };
+    }
+    spec.token_id_min = args.token_id_min.or(spec.token_id_min);
+    spec.token_id_max = args.token_id_max.or(spec.token_id_max);
+    let made_up = matches!(spec.kind, WorkloadKind::Synthetic | WorkloadKind::Trace);
+    if endpoint == Endpoint::Chat && made_up && spec.prompt_kind.is_none() {
+        spec.prompt_kind = Some(PromptKind::Text);
+    }
+    ensure!(
+        !(endpoint == Endpoint::Chat && spec.prompt_kind == Some(PromptKind::TokenIds)),
+        "the chat endpoint takes no token ids; use prompt_kind = \"text\" or --endpoint completions"
+    );
+    Ok(spec)
+}
+
+/// The grid: input lengths outside, loads inside, so that a table reads like the published ones.
+fn cells(
+    args: &BenchArgs,
+    run: &RunSection,
+    workload: &WorkloadSpec,
+) -> anyhow::Result<Vec<CellSpec>> {
+    let synthetic = workload.kind == WorkloadKind::Synthetic;
+    let input_lens: Vec<Option<u64>> = if synthetic {
+        let lens = args.input_len.clone().or_else(|| run.input_len.clone());
+        lens.unwrap_or_else(|| vec![1024]).into_iter().map(Some).collect()
+    } else {
+        ensure!(
+            args.input_len.is_none(),
+            "--input-len is for made-up prompts; the prompts of a file have their own lengths"
+        );
+        vec![None]
+    };
+    let output_len = args.output_len.or(run.output_len).or(synthetic.then_some(128));
+    for len in input_lens.iter().flatten().chain(&output_len) {
+        ensure!(
+            (1..=MAX_TOKENS).contains(len),
+            "a length of {len} tokens: expected 1 to {MAX_TOKENS}"
+        );
+    }
+    let cache = match (&args.cache, run.cache) {
+        (Some(text), _) => parse_cache(text).context("--cache")?,
+        (None, Some(cache)) => cache,
+        (None, None) if synthetic => CacheMode::Cold,
+        (None, None) => CacheMode::Workload,
+    };
+    let duration_s = args.duration.or(run.duration_s.filter(|_| args.requests.is_none()));
+    if let Some(s) = duration_s {
+        ensure!(
+            s > 0.0 && s <= 604_800.0,
+            "--duration {s}: expected more than 0 and at most 604800 seconds"
+        );
+        ensure!(
+            cache != CacheMode::Warm,
+            "--cache warm sends every prompt once before measuring, so the number of requests must be known: use --requests instead of --duration"
+        );
+    }
+    let name = workload.name.clone().unwrap_or_else(|| "synthetic".to_owned());
+    let loads = loads(args, run, workload)?;
+    let mut cells = Vec::new();
+    for input_len in input_lens {
+        for load in &loads {
+            let requests = match duration_s {
+                Some(_) => None,
+                None => requests(args, run, load, synthetic),
+            };
+            ensure!(requests != Some(0), "--requests 0: expected at least 1");
+            cells.push(CellSpec {
+                index: cells.len() as u32,
+                workload: name.clone(),
+                input_len,
+                output_len,
+                load: *load,
+                requests,
+                duration_s,
+                cache,
+            });
+        }
+    }
+    Ok(cells)
+}
+
+fn requests(args: &BenchArgs, run: &RunSection, load: &Load, synthetic: bool) -> Option<u64> {
+    let streams = load.concurrency();
+    let by_default = || match load {
+        Load::Concurrency(c) if synthetic => Some((WAVES * u64::from(*c)).max(MIN_REQUESTS)),
+        Load::Rate { per_second, .. } if synthetic => Some(((per_second * 30.0) as u64).max(MIN_REQUESTS)),
+        // Files and traces: all there is.
+        _ => None,
+    };
+    args.requests
+        .or_else(|| run.requests_at(streams.unwrap_or(1)))
+        .or_else(by_default)
+}
+
+fn loads(args: &BenchArgs, run: &RunSection, workload: &WorkloadSpec) -> anyhow::Result<Vec<Load>> {
+    let concurrency = args.concurrency.clone().or_else(|| run.concurrency.clone());
+    for c in concurrency.iter().flatten() {
+        ensure!(
+            (1..=MAX_CONCURRENCY).contains(c),
+            "--concurrency {c}: expected 1 to {MAX_CONCURRENCY}"
+        );
+    }
+    let rates = args
+        .request_rate
+        .clone()
+        .or_else(|| run.request_rate.map(|r| vec![r]));
+    let cap = match concurrency.as_deref() {
+        Some([cap]) => Some(*cap),
+        _ => run.max_concurrency,
+    };
+    let open = rates.is_some() || workload.kind == WorkloadKind::Trace;
+    ensure!(
+        !(open && args.concurrency.as_ref().is_some_and(|c| c.len() > 1)),
+        "with an open loop --concurrency is the cap on requests in flight: give one number"
+    );
+    if workload.kind == WorkloadKind::Trace && rates.is_none() {
+        let speedup = args.speedup.or(run.speedup).unwrap_or(1.0);
+        ensure!(
+            speedup.is_finite() && speedup > 0.0,
+            "--speedup {speedup}: expected more than 0"
+        );
+        return Ok(vec![Load::Trace {
+            speedup,
+            max_concurrency: cap,
+        }]);
+    }
+    ensure!(args.speedup.is_none(), "--speedup is for traces");
+    let Some(rates) = rates else {
+        let grid = concurrency.unwrap_or_else(|| vec![1, 4, 16]);
+        return Ok(grid.into_iter().map(Load::Concurrency).collect());
+    };
+    let burstiness = args.burstiness.or(run.burstiness).unwrap_or(1.0);
+    ensure!(
+        burstiness > 0.0,
+        "--burstiness {burstiness}: expected more than 0 (1 is Poisson, inf is constant spacing)"
+    );
+    rates
+        .into_iter()
+        .map(|per_second| {
+            ensure!(
+                per_second.is_finite() && per_second > 0.0 && per_second <= 1e6,
+                "--request-rate {per_second}: expected more than 0 and at most 1000000 a second; for as fast as possible use --concurrency"
+            );
+            Ok(Load::Rate {
+                per_second,
+                burstiness: burstiness.is_finite().then_some(burstiness),
+                max_concurrency: cap,
+            })
+        })
+        .collect()
+}
+
+fn sampling(args: &BenchArgs) -> anyhow::Result<Sampling> {
+    let extra_body = match &args.extra_body {
+        None => Map::new(),
+        Some(text) => match serde_json::from_str::<Value>(text) {
+            Ok(Value::Object(map)) => map,
+            Ok(other) => bail!("--extra-body: expected a JSON object, got {other}"),
+            Err(e) => bail!("--extra-body: not JSON: {e}"),
+        },
+    };
+    if let Some(key) = ["stream", "prompt", "messages", "n", "max_tokens", "max_completion_tokens"]
+        .into_iter()
+        .find(|k| extra_body.contains_key(*k))
+    {
+        bail!("--extra-body: {key:?} is set by linktax itself");
+    }
+    let temperature = args.temperature.unwrap_or(0.0);
+    ensure!(
+        temperature >= 0.0 && temperature.is_finite(),
+        "--temperature {temperature}: expected 0 or more"
+    );
+    Ok(Sampling {
+        temperature: Some(temperature),
+        ignore_eos: !args.no_ignore_eos,
+        extra_body,
+    })
+}
+
+fn header_pairs(args: &BenchArgs) -> anyhow::Result<Vec<(String, String)>> {
+    args.header
+        .iter()
+        .map(|text| {
+            // The value may be a secret, so a bad flag is quoted up to its first separator only.
+            let (name, value) = text.split_once('=').ok_or_else(|| {
+                let shown: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
+                anyhow!("--header {shown}…: expected Name=Value")
+            })?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        })
+        .collect()
+}
+
+fn metrics_interval(args: &BenchArgs) -> anyhow::Result<Option<f64>> {
+    let s = args.metrics_interval;
+    ensure!(
+        s == 0.0 || (0.05..=3600.0).contains(&s),
+        "--metrics-interval {s}: expected 0 (off) or 0.05 to 3600 seconds"
+    );
+    Ok((s > 0.0).then_some(s))
+}
+
+fn mock_config(args: &BenchArgs) -> anyhow::Result<MockConfig> {
+    match &args.mock_config {
+        Some(path) => crate::mock::read_config(path),
+        None => Ok(MockConfig {
+            mode: linktax_mockserver::Mode::Engine,
+            step_ms: 5.0,
+            prefill_us_per_token: 20.0,
+            max_batched_tokens: 2048,
+            ..MockConfig::default()
+        }),
+    }
+}
+
+fn nonce(given: Option<&str>) -> anyhow::Result<u64> {
+    match given {
+        Some(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)
+            .map_err(|_| anyhow!("--nonce {text}: expected up to 16 hexadecimal digits")),
+        None => {
+            // The hasher's keys come from the operating system's random source.
+            use std::hash::{BuildHasher, Hasher, RandomState};
+            Ok(RandomState::new().build_hasher().finish())
+        }
+    }
+}

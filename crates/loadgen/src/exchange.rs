@@ -1,0 +1,336 @@
+//! One request on one open connection: from the last moment before the first write to the end of the answer.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
+use hyper::{Request, Response, header};
+use linktax_records::{FailureDetail, Nanos, Outcome, TokenSource};
+use linktax_sse::{DecodeOptions, Decoded, ResponseDecoder, StreamEnd};
+use tokio::time::{Sleep, sleep};
+
+use crate::cancel::Cancel;
+use crate::clock::{Clock, Monotonic};
+use crate::transport::{Connection, Driver, ReadStamp};
+
+/// Longest error body kept, in bytes.
+const MAX_ERROR_BODY: usize = 4096;
+
+/// What every exchange of a cell shares.
+#[derive(Clone, Debug)]
+pub(crate) struct ExchangeOptions {
+    pub(crate) first_token_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) decode: DecodeOptions,
+}
+
+/// The end of an exchange; times are absolute.
+pub(crate) struct Exchanged {
+    pub(crate) t_sent: Nanos,
+    pub(crate) t_headers: Option<Nanos>,
+    pub(crate) t_done: Nanos,
+    pub(crate) decoded: Decoded,
+    /// Whether the connection may carry another request.
+    pub(crate) reusable: bool,
+}
+
+enum Stage {
+    /// Waiting for the response head.
+    Head(Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>>>>),
+    /// Reading an event stream.
+    Stream(Incoming),
+    /// Reading an answer that is no event stream.
+    Plain(Incoming, PlainAnswer),
+}
+
+struct PlainAnswer {
+    status: u16,
+    content_type: String,
+    body: Vec<u8>,
+}
+
+/// How the exchange itself came to an end, before the decoder judges the content.
+enum Ended {
+    Stream(StreamEnd),
+    Plain(PlainAnswer),
+    FirstTokenTimeout,
+    IdleTimeout,
+    Cancelled,
+}
+
+struct Exchange<'a> {
+    stage: Stage,
+    driver: &'a mut Driver,
+    stamp: Rc<ReadStamp>,
+    decoder: ResponseDecoder,
+    timer: Pin<Box<Sleep>>,
+    options: &'a ExchangeOptions,
+    t_sent: Nanos,
+    t_headers: Option<Nanos>,
+}
+
+/// Sends `request` on `conn` and reads the answer to its end, its timeout or the cancellation.
+pub(crate) async fn exchange(
+    conn: &mut Connection,
+    request: Request<Full<Bytes>>,
+    expected_output: Option<u64>,
+    options: &ExchangeOptions,
+    cancel: &Cancel,
+    slot: usize,
+) -> Exchanged {
+    let mut decoder = ResponseDecoder::new(options.decode);
+    let timer = Box::pin(sleep(options.first_token_timeout));
+    let t_sent = Monotonic.now();
+    decoder.set_origin(t_sent);
+    let mut state = Exchange {
+        stage: Stage::Head(Box::pin(conn.sender.send_request(request))),
+        driver: &mut conn.driver,
+        stamp: Rc::clone(&conn.stamp),
+        decoder,
+        timer,
+        options,
+        t_sent,
+        t_headers: None,
+    };
+    let ended = poll_fn(|cx| {
+        if cancel.is_set() {
+            return Poll::Ready(Ended::Cancelled);
+        }
+        cancel.register(slot, cx);
+        state.poll(cx)
+    })
+    .await;
+    let t_done = match ended {
+        Ended::Stream(_) | Ended::Plain(_) => state.stamp.at().max(t_sent),
+        _ => Monotonic.now(),
+    };
+    let reusable = matches!(
+        ended,
+        Ended::Stream(StreamEnd::Clean) | Ended::Plain(_)
+    );
+    let t_headers = state.t_headers;
+    let decoded = judge(ended, state.decoder, expected_output, options);
+    conn.idle_since = t_done;
+    Exchanged {
+        t_sent,
+        t_headers,
+        t_done,
+        decoded,
+        reusable,
+    }
+}
+
+impl Exchange<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            // The driver reads at most one frame ahead, so the stamp still belongs to the frame taken below.
+            // Its own end is not the exchange's: what it has read may still wait to be taken.
+            let _ = self.driver.poll(cx);
+            match self.poll_stage(cx) {
+                Poll::Ready(Some(ended)) => return Poll::Ready(ended),
+                Poll::Ready(None) => {}
+                Poll::Pending => break,
+            }
+        }
+        self.poll_timer(cx)
+    }
+
+    /// Takes one step: `Ready(None)` after progress, `Ready(Some)` at the end.
+    fn poll_stage(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ended>> {
+        match &mut self.stage {
+            Stage::Head(response) => match response.as_mut().poll(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Err(e)) => Poll::Ready(Some(Ended::Stream(StreamEnd::Broken(chain(&e))))),
+                Poll::Ready(Ok(response)) => {
+                    self.t_headers = Some(self.stamp.at());
+                    self.stage = classify(response);
+                    Poll::Ready(None)
+                }
+            },
+            Stage::Stream(body) => match Pin::new(body).poll_frame(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(None) => Poll::Ready(Some(Ended::Stream(StreamEnd::Clean))),
+                Poll::Ready(Some(Err(e))) => Poll::Ready(Some(Ended::Stream(broken(&e)))),
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Some(data) = frame.data_ref() {
+                        let t = self.stamp.at() - self.t_sent;
+                        self.decoder.read(t, self.stamp.count(), data);
+                    }
+                    Poll::Ready(None)
+                }
+            },
+            Stage::Plain(body, answer) => match Pin::new(body).poll_frame(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Some(data) = frame.data_ref() {
+                        let room = MAX_ERROR_BODY.saturating_sub(answer.body.len());
+                        answer.body.extend_from_slice(&data[..data.len().min(room)]);
+                    }
+                    Poll::Ready(None)
+                }
+                Poll::Ready(None | Some(Err(_))) => {
+                    let answer = PlainAnswer {
+                        status: answer.status,
+                        content_type: std::mem::take(&mut answer.content_type),
+                        body: std::mem::take(&mut answer.body),
+                    };
+                    Poll::Ready(Some(Ended::Plain(answer)))
+                }
+            },
+        }
+    }
+
+    /// The timer is armed lazily: it looks at the deadline only when it fires, so an event costs no timer work.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let started = self.decoder.first_token_seen();
+            let deadline = if started {
+                self.stamp.at() + Nanos::from(self.options.idle_timeout)
+            } else {
+                self.t_sent + Nanos::from(self.options.first_token_timeout)
+            };
+            let left = deadline.saturating_sub(Monotonic.now());
+            if left == Nanos::ZERO {
+                return Poll::Ready(if started {
+                    Ended::IdleTimeout
+                } else {
+                    Ended::FirstTokenTimeout
+                });
+            }
+            self.timer
+                .as_mut()
+                .reset(tokio::time::Instant::now() + Duration::from(left));
+        }
+        Poll::Pending
+    }
+}
+
+/// A 2xx answer is an event stream unless it says that it is a document.
+fn classify(response: Response<Incoming>) -> Stage {
+    let status = response.status();
+    let content_type = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
+    let document = ["application/json", "text/html", "application/xhtml"]
+        .iter()
+        .any(|t| content_type.starts_with(t));
+    if status.is_success() && !document {
+        Stage::Stream(response.into_body())
+    } else {
+        let answer = PlainAnswer {
+            status: status.as_u16(),
+            content_type,
+            body: Vec::new(),
+        };
+        Stage::Plain(response.into_body(), answer)
+    }
+}
+
+/// A connection that closed without the last chunk has ended, however rudely: what the stream carried decides
+/// whether it was truncated. Anything else (a reset, broken framing) broke it.
+fn broken(e: &hyper::Error) -> StreamEnd {
+    if e.is_incomplete_message() {
+        StreamEnd::Clean
+    } else {
+        StreamEnd::Broken(chain(e))
+    }
+}
+
+fn chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut source = e.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn judge(
+    ended: Ended,
+    decoder: ResponseDecoder,
+    expected_output: Option<u64>,
+    options: &ExchangeOptions,
+) -> Decoded {
+    // A decoder that saw an error frame keeps its verdict, whatever ended the exchange.
+    let (outcome, failure) = match ended {
+        Ended::Stream(end) => return decoder.finish(end, expected_output),
+        Ended::Plain(answer) => return plain(answer),
+        Ended::FirstTokenTimeout => (
+            Outcome::FirstTokenTimeout,
+            format!("no token within {:?}", options.first_token_timeout),
+        ),
+        Ended::IdleTimeout => (
+            Outcome::IdleTimeout,
+            format!("nothing received for {:?}", options.idle_timeout),
+        ),
+        Ended::Cancelled => (Outcome::Cancelled, "the run was stopped".to_owned()),
+    };
+    let mut decoded = decoder.finish(StreamEnd::Broken(String::new()), None);
+    decoded.outcome = outcome;
+    decoded.failure = Some(FailureDetail {
+        status: None,
+        message: failure,
+        body: None,
+    });
+    decoded
+}
+
+/// The verdict on an answer that is no event stream.
+fn plain(answer: PlainAnswer) -> Decoded {
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    let (outcome, message) = if !(200..300).contains(&answer.status) {
+        (Outcome::HttpError, format!("HTTP status {}", answer.status))
+    } else if has_error(&body) {
+        (
+            Outcome::ErrorInStream,
+            "an error object came with status 200".to_owned(),
+        )
+    } else {
+        let message = format!(
+            "expected an event stream (text/event-stream), got {}",
+            answer.content_type
+        );
+        (Outcome::Malformed, message)
+    };
+    Decoded {
+        outcome,
+        failure: Some(FailureDetail {
+            status: Some(answer.status),
+            message,
+            body: Some(body),
+        }),
+        ..empty()
+    }
+}
+
+fn has_error(body: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(body)
+        .is_ok_and(|v| v.get("error").is_some_and(|e| !e.is_null()))
+}
+
+/// A decoded answer without any event.
+pub(crate) fn empty() -> Decoded {
+    Decoded {
+        outcome: Outcome::NoOutput,
+        failure: None,
+        finish_reason: None,
+        done_marker: false,
+        usage: None,
+        token_source: TokenSource::Events,
+        keepalives: 0,
+        reads: linktax_records::Reads::default(),
+        text: None,
+        delivery_lag_ns: Vec::new(),
+        socket_reads: 0,
+    }
+}
