@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ -z ${LINKTAX_BIN:-} ]]; then
-  cargo build --locked --release --package linktax --no-default-features --features bench >&2
+  cargo build --locked --release --package linktax --no-default-features --features bench,gpu >&2
   LINKTAX_BIN=${CARGO_TARGET_DIR:-$PWD/target}/release/linktax
 fi
 realpath "$LINKTAX_BIN"

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=(--mock)
 for word in "$@"; do
   case $word in
-    --base-url | --base-url=* | --mock) target=() ;;
+    --base-url | --base-url=* | --mock | --resume | --help | -h) target=() ;;
   esac
 done
 
