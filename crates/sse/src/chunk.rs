@@ -124,3 +124,28 @@ impl<'a> Chunk<'a> {
         self.error.is_some() || self.object.as_ref().is_some_and(|o| o.0 == "error")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_borrowed_unless_it_has_escapes() {
+        let data = r#"{"choices":[{"text":"plain","finish_reason":"es\u0063aped"}]}"#;
+        let chunk = Chunk::parse(data).unwrap();
+        let choice = &chunk.choices.unwrap()[0];
+        assert!(matches!(
+            choice.text.as_ref().unwrap().0,
+            Cow::Borrowed("plain")
+        ));
+        assert_eq!(choice.finish_reason.as_ref().unwrap().0, "escaped");
+    }
+
+    #[test]
+    fn counted_arrays_take_no_memory() {
+        let chunk = Chunk::parse(r#"{"choices":[{"token_ids":[1,2,3]}]}"#).unwrap();
+        let ids = chunk.choices.unwrap()[0].token_ids.take().unwrap();
+        assert_eq!(ids.len(), 3);
+        assert_eq!(size_of_val(ids.as_slice()), 0);
+    }
+}

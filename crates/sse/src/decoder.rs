@@ -161,7 +161,8 @@ impl SseDecoder {
     }
 
     fn check_fits(&self, more: usize) -> Result<(), SseError> {
-        if self.buf.len().saturating_add(more) > self.max_event_bytes {
+        // The line end after the last line does not count, so that it is the same for every split.
+        if more > 0 && self.buf.len().saturating_add(more) > self.max_event_bytes {
             return Err(SseError::EventTooLarge {
                 limit: self.max_event_bytes,
             });

@@ -7,11 +7,18 @@ use crate::wire::{DONE, FIN, R, c, chat, decode, delta, gaps, ms, t, token_reads
 
 #[test]
 fn fr_01_the_role_chunk_is_not_the_first_token() {
-    for role in [R, &R.replace("null,\"fin", "\"\",\"fin").replace(":null}", ":\"\"}")] {
+    for role in [
+        R,
+        &R.replace("null,\"fin", "\"\",\"fin")
+            .replace(":null}", ":\"\"}"),
+    ] {
         let tail = format!("{}{FIN}{}{DONE}", c(" there"), u(2));
         let d = chat(&[(5, role), (214, &c("Hi")), (234, &tail)]);
         assert_eq!(d.outcome, Outcome::Completed);
-        assert_eq!(d.reads.class, [EventClass::Role, EventClass::Content, EventClass::Content]);
+        assert_eq!(
+            d.reads.class,
+            [EventClass::Role, EventClass::Content, EventClass::Content]
+        );
         assert_eq!(token_reads(&d.reads), [(214, 1), (234, 1)]);
         assert_eq!(ms(d.reads.first_token()), Some(214));
         assert_eq!(gaps(&d.reads), [20]);
@@ -24,12 +31,20 @@ fn fr_01_the_role_chunk_is_not_the_first_token() {
 #[test]
 fn fr_02_a_chunk_may_hold_several_tokens() {
     let last = format!("{}{FIN}{}{DONE}", c("jklm"), u(13));
-    let d = chat(&[(200, &c("a")), (240, &c("bcde")), (280, &c("fghi")), (320, &last)]);
+    let d = chat(&[
+        (200, &c("a")),
+        (240, &c("bcde")),
+        (280, &c("fghi")),
+        (320, &last),
+    ]);
     assert_eq!(d.outcome, Outcome::Completed);
     // Only the usage knows: the reads are a count of chunks, and said to be one.
     assert_eq!(d.usage.unwrap().completion_tokens, 13);
     assert_eq!(d.token_source, TokenSource::Events);
-    assert_eq!(token_reads(&d.reads), [(200, 1), (240, 1), (280, 1), (320, 1)]);
+    assert_eq!(
+        token_reads(&d.reads),
+        [(200, 1), (240, 1), (280, 1), (320, 1)]
+    );
     assert_eq!(gaps(&d.reads), [40, 40, 40]);
 }
 
@@ -85,7 +100,11 @@ fn fr_04_reads_do_not_line_up_with_events_or_characters() {
     for size in [1, 3, 7, 64] {
         let mut response = linktax_sse::ResponseDecoder::new(crate::wire::options(Endpoint::Chat));
         for (seq, part) in whole.chunks(size).enumerate() {
-            response.read(linktax_records::Nanos::from_millis(seq as u64), seq as u64, part);
+            response.read(
+                linktax_records::Nanos::from_millis(seq as u64),
+                seq as u64,
+                part,
+            );
         }
         let small = response.finish(StreamEnd::Clean, None);
         assert_eq!(small.text, d.text);
@@ -124,7 +143,12 @@ fn fr_05_a_cut_stream_is_a_failure() {
     let reset = StreamEnd::Broken("connection reset by peer".to_owned());
     let d = decode(Endpoint::Chat, &reads, reset, Some(10));
     assert_eq!(d.outcome, Outcome::Reset);
-    assert!(d.failure.unwrap().message.contains("connection reset by peer"));
+    assert!(
+        d.failure
+            .unwrap()
+            .message
+            .contains("connection reset by peer")
+    );
     assert_eq!(token_reads(&d.reads), [(100, 1), (200, 1)]);
     let d = decode(Endpoint::Chat, &reads, StreamEnd::Clean, Some(10));
     assert_eq!(d.outcome, Outcome::Truncated);
@@ -137,14 +161,23 @@ fn fr_06_reasoning_comes_under_two_names() {
     for field in ["reasoning_content", "reasoning"] {
         let think = delta(field, "hm");
         let last = format!("{}{FIN}{usage}{DONE}", c("b"));
-        let d = chat(&[(150, &think), (170, &think), (190, &think), (210, &c("a")), (230, &last)]);
+        let d = chat(&[
+            (150, &think),
+            (170, &think),
+            (190, &think),
+            (210, &c("a")),
+            (230, &last),
+        ]);
         assert_eq!(d.outcome, Outcome::Completed);
         assert_eq!(ms(d.reads.first_token()), Some(150));
         assert_eq!(ms(d.reads.first_content()), Some(210));
         assert_eq!(ms(d.reads.last_token()), Some(230));
         assert_eq!(d.reads.counted_tokens(), 5);
         let usage = d.usage.unwrap();
-        assert_eq!((usage.completion_tokens, usage.reasoning_tokens), (5, Some(3)));
+        assert_eq!(
+            (usage.completion_tokens, usage.reasoning_tokens),
+            (5, Some(3))
+        );
         assert_eq!(d.text.as_deref(), Some("hmhmhmab"));
 
         let last = format!("{think}{FIN}{}{DONE}", u(3));
@@ -155,7 +188,8 @@ fn fr_06_reasoning_comes_under_two_names() {
         assert_eq!(d.reads.counted_tokens(), 3);
     }
     // A server that sends both names says the same thing twice.
-    let both = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\",\"reasoning_content\":\"hm\"}}]}\n\n";
+    let both =
+        "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\",\"reasoning_content\":\"hm\"}}]}\n\n";
     let d = chat(&[(1, both), (2, DONE)]);
     assert_eq!(d.reads.counted_tokens(), 1);
     assert_eq!(d.text.as_deref(), Some("hm"));
@@ -167,11 +201,23 @@ fn fr_07_usage_may_sit_anywhere() {
     let fin = r#"data: {"choices":[{"index":0,"text":"","finish_reason":"length"}]}"#;
     let in_choices = r#"[{"index":0,"text":"","finish_reason":"length"}]"#;
     let tails = [
-        (format!("{fin}\n\ndata: {{\"choices\":[],{usage}}}\n\n"), true),
-        (format!("{fin}\n\ndata: {{\"choices\":null,{usage}}}\n\n"), true),
-        (format!("data: {{\"choices\":{in_choices},{usage}}}\n\n"), true),
+        (
+            format!("{fin}\n\ndata: {{\"choices\":[],{usage}}}\n\n"),
+            true,
+        ),
+        (
+            format!("{fin}\n\ndata: {{\"choices\":null,{usage}}}\n\n"),
+            true,
+        ),
+        (
+            format!("data: {{\"choices\":{in_choices},{usage}}}\n\n"),
+            true,
+        ),
         (format!("{fin}\n\ndata: {{{usage}}}\n\n"), true),
-        (format!("{fin}\n\ndata: {{\"choices\":[],\"usage\":null}}\n\n"), false),
+        (
+            format!("{fin}\n\ndata: {{\"choices\":[],\"usage\":null}}\n\n"),
+            false,
+        ),
         (format!("{fin}\n\n"), false),
     ];
     for (tail, has_usage) in tails {
@@ -186,12 +232,20 @@ fn fr_07_usage_may_sit_anywhere() {
         assert_eq!(d.reads.counted_tokens(), 7);
         assert_eq!(ms(d.reads.first_token()), Some(100));
         assert_eq!(ms(d.reads.last_token()), Some(220));
-        let class = if has_usage { EventClass::Usage } else { EventClass::Done };
+        let class = if has_usage {
+            EventClass::Usage
+        } else {
+            EventClass::Done
+        };
         assert_eq!(*d.reads.class.last().unwrap(), class);
         assert_eq!(d.finish_reason.as_deref(), Some("length"));
         // 256 were asked for: the usage proves it short, counted chunks prove nothing.
         let d = decode(Endpoint::Completions, &reads, StreamEnd::Clean, Some(256));
-        let expected = if has_usage { Outcome::ShortOutput } else { Outcome::Completed };
+        let expected = if has_usage {
+            Outcome::ShortOutput
+        } else {
+            Outcome::Completed
+        };
         assert_eq!(d.outcome, expected);
     }
 }

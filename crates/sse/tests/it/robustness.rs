@@ -11,7 +11,11 @@ fn messages(data: &[&str]) -> Vec<Item> {
 
 #[test]
 fn a_keep_alive_alone_in_a_read_loses_nothing() {
-    let parts: [&[u8]; 3] = [b": keep-alive\n\n", b"data: a\n\ndata: b\n\n", b"data: c\n\n"];
+    let parts: [&[u8]; 3] = [
+        b": keep-alive\n\n",
+        b"data: a\n\ndata: b\n\n",
+        b"data: c\n\n",
+    ];
     let mut expected = vec![Item::Comment];
     expected.extend(messages(&["a", "b", "c"]));
     assert_eq!(events(parts), expected);
@@ -22,7 +26,12 @@ fn a_keep_alive_between_events_and_inside_one_loses_nothing() {
     let parts: [&[u8]; 1] = [b"data: a\n\n: ka\n\ndata: b\n: ka\ndata: c\n\n"];
     assert_eq!(
         events(parts),
-        [Item::message("a"), Item::Comment, Item::Comment, Item::message("b\nc")]
+        [
+            Item::message("a"),
+            Item::Comment,
+            Item::Comment,
+            Item::message("b\nc")
+        ]
     );
 }
 
@@ -67,7 +76,9 @@ fn a_bare_cr_at_the_end_of_a_read_completes_the_event_at_once() {
     assert_eq!(seen, 1);
     // The LF that comes later belongs to that CR: it is no second blank line and ends nothing.
     decoder.push(b"", &mut |_| panic!("nothing came")).unwrap();
-    decoder.push(b"\ndata: b\n", &mut |_| panic!("nothing is complete")).unwrap();
+    decoder
+        .push(b"\ndata: b\n", &mut |_| panic!("nothing is complete"))
+        .unwrap();
     decoder.push(b"\n", &mut |_| seen += 1).unwrap();
     assert_eq!(seen, 2);
 }
@@ -119,7 +130,10 @@ fn invalid_utf8_spoils_its_own_characters_only() {
 #[test]
 fn an_unterminated_last_event_is_dropped_and_reported() {
     let (seen, left, error) = items(99, [b"data: a\n\ndata: b\r\n: ka\ndata: c".as_slice()]);
-    assert_eq!((seen, error), (vec![Item::message("a"), Item::Comment], None));
+    assert_eq!(
+        (seen, error),
+        (vec![Item::message("a"), Item::Comment], None)
+    );
     assert_eq!(left, b"data: b\ndata: c");
     assert_eq!(items(99, [b"data: a\n\n: ka".as_slice()]).1, b": ka");
 }
@@ -130,7 +144,10 @@ fn an_event_over_the_limit_ends_the_stream_whatever_the_split() {
     let too_large = Some(SseError::EventTooLarge { limit: 20 });
     for size in [1, 2, 3, 7, 64] {
         let (seen, left, error) = items(20, stream.chunks(size));
-        assert_eq!((seen, left, error), (messages(&["ok"]), vec![], too_large.clone()));
+        assert_eq!(
+            (seen, left, error),
+            (messages(&["ok"]), vec![], too_large.clone())
+        );
     }
     // Exactly the limit fits: two lines, one line end.
     assert_eq!(items(23, stream.chunks(5)).2, None);
@@ -177,13 +194,19 @@ fn error_frames_make_a_failure_in_every_shape() {
         "event: error\ndata: {\"message\":\"boom\"}",
         r#"data: {"choices":[],"error":{"message":"boom"}}"#,
     ] {
-        let d = chat(&[(1, &c("a")), (2, &format!("{frame}\n\n{FIN}{}{DONE}", u(1)))]);
+        let d = chat(&[
+            (1, &c("a")),
+            (2, &format!("{frame}\n\n{FIN}{}{DONE}", u(1))),
+        ]);
         assert_eq!(d.outcome, Outcome::ErrorInStream, "{frame}");
         assert_eq!(d.failure.unwrap().message, "boom", "{frame}");
         assert_eq!(d.reads.counted_tokens(), 1);
     }
     let fine = r#"data: {"error":null,"choices":[{"delta":{"content":"a"}}]}"#;
-    assert_eq!(chat(&[(1, &format!("{fine}\n\n{DONE}"))]).outcome, Outcome::Completed);
+    assert_eq!(
+        chat(&[(1, &format!("{fine}\n\n{DONE}"))]).outcome,
+        Outcome::Completed
+    );
 }
 
 #[test]
@@ -191,11 +214,19 @@ fn a_clean_end_without_finish_reason_or_done_is_truncated() {
     assert_eq!(chat(&[(1, &c("a"))]).outcome, Outcome::Truncated);
     assert_eq!(chat(&[]).outcome, Outcome::Truncated);
     // A usage does not make it complete.
-    assert_eq!(chat(&[(1, &c("a")), (2, &u(1))]).outcome, Outcome::Truncated);
+    assert_eq!(
+        chat(&[(1, &c("a")), (2, &u(1))]).outcome,
+        Outcome::Truncated
+    );
     // Neither does a marker that the end cut off.
     let d = chat(&[(1, &c("a")), (2, "data: [DONE]\n")]);
     assert_eq!((d.outcome, d.done_marker), (Outcome::Truncated, false));
-    assert!(d.failure.unwrap().message.contains("13 bytes into an event"));
+    assert!(
+        d.failure
+            .unwrap()
+            .message
+            .contains("13 bytes into an event")
+    );
 }
 
 #[test]
@@ -211,8 +242,14 @@ fn a_body_that_is_no_event_stream_is_never_a_success() {
     let d = chat(&[(1, json)]);
     assert_eq!(d.outcome, Outcome::Malformed);
     assert_eq!(d.failure.unwrap().body.as_deref(), Some(json));
-    assert_eq!(chat(&[(1, "<html>\n<body>oops</body>\n</html>\n")]).outcome, Outcome::Malformed);
-    let d = chat(&[(1, "{\n  \"error\": {\n    \"message\": \"no such model\"\n  }\n}\n")]);
+    assert_eq!(
+        chat(&[(1, "<html>\n<body>oops</body>\n</html>\n")]).outcome,
+        Outcome::Malformed
+    );
+    let d = chat(&[(
+        1,
+        "{\n  \"error\": {\n    \"message\": \"no such model\"\n  }\n}\n",
+    )]);
     assert_eq!(d.outcome, Outcome::ErrorInStream);
     assert_eq!(d.failure.unwrap().message, "no such model");
     // The start of an event stream is one, even if nothing came of it.
