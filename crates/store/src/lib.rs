@@ -99,6 +99,8 @@
 //! ```
 
 mod error;
+#[cfg(feature = "parquet")]
+pub mod export;
 mod index;
 mod layout;
 mod lock;

@@ -118,7 +118,7 @@ pub(crate) fn full_record() -> RequestRecord {
     full.outcome = Outcome::ErrorInStream;
     full.failure = Some(FailureDetail {
         status: Some(200),
-        message: "engine failed".into(),
+        message: "engine \"0\" failed,\nout of memory".into(),
         body: Some("{\"error\":{}}".into()),
     });
     full.usage = Some(Usage {
