@@ -8,7 +8,7 @@
 //! Where this differs from a file that vLLM would have written of the same requests:
 //!
 //! * a request counts as completed only if it is one here; error frames, cut streams and short outputs are failures;
-//!   requests cancelled at the end of a run are left out;
+//!   requests cancelled at the end of a run are left out, but for the window that they fill;
 //! * what was not measured is `null` where vLLM writes 0.0;
 //! * `duration` runs from the first send to the last token, not to the return of the last task;
 //! * `itls` holds one gap a socket read, where vLLM adds zeros for further chunks of the same read;

@@ -111,24 +111,25 @@ impl Requests {
     }
 
     fn add(&mut self, record: &RequestRecord) {
-        if record.outcome == Outcome::Cancelled {
-            self.cancelled += 1;
-            return;
-        }
-        // A failed request's sends and tokens took the server's time too.
+        // Whatever became of a request, its send and its tokens belong to the window: they took the server's time.
         if let Some(sent) = record.t_sent_ns {
             self.first_sent = Some(self.first_sent.map_or(sent, |first| first.min(sent)));
         }
         self.last_token = self.last_token.max(record.t_last_token());
-        self.rows.push(Row::new(record));
+        if record.outcome == Outcome::Cancelled {
+            self.cancelled += 1;
+        } else {
+            self.rows.push(Row::new(record));
+        }
     }
 
     pub(super) fn completed(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.ok())
     }
 
-    /// First send to last token, if that is any time at all.
+    /// First send to last token of the cell, in which something must have completed.
     pub(super) fn duration_s(&self) -> Option<f64> {
+        self.completed().next()?;
         let window = self.last_token?.checked_sub(self.first_sent?)?;
         (window > Nanos::ZERO).then(|| window.as_secs_f64())
     }

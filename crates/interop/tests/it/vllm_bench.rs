@@ -328,7 +328,7 @@ fn fr_05_a_failed_request_is_no_success() {
     refused.outcome = Outcome::ConnectError;
     refused.t_sent_ns = None;
     refused.usage = None;
-    let mut cancelled = request_ms(3, 0, &[100, 3000]);
+    let mut cancelled = request_ms(3, 0, &[100, 1250]);
     cancelled.outcome = Outcome::Cancelled;
     let mut warmup = request_ms(0, 0, &[5000]);
     warmup.phase = Phase::Warmup;
@@ -340,7 +340,8 @@ fn fr_05_a_failed_request_is_no_success() {
     assert_eq!(out["failed"], 2);
     assert_eq!(out["num_prompts"], 3);
     assert_eq!(out["mean_e2el_ms"], 1000.0);
-    assert_eq!(out["duration"], 1.0);
+    assert_eq!(out["duration"], 1.25, "first send to last token of any");
+    assert_eq!(out["output_throughput"], 8.0);
     assert_eq!(out["total_input_tokens"], 1024);
     assert_eq!(out["total_output_tokens"], 10);
     assert_eq!(out["ttfts"], json!([0.1, 0.0, 0.0]));
