@@ -1,7 +1,7 @@
 //! The latency families.
 
 use crate::distribution::Distribution;
-use crate::figure::{Figure, Missing, millis, missing};
+use crate::figure::{Figure, Missing, millis, missing, ratio};
 use crate::request::Request;
 use crate::spool::Gaps;
 
@@ -63,13 +63,6 @@ impl Latencies {
             }
         };
         let step_gap = gaps.step_gap.clone().ok_or_else(no_gaps);
-        let (mut span, mut after_first) = (0_u128, 0_u128);
-        for request in done() {
-            if let Some(ns) = request.decode_ns() {
-                span += u128::from(ns);
-                after_first += u128::from(request.tokens - 1);
-            }
-        }
         Latencies {
             ttft: family(
                 &|r| r.ttft_ns().map(millis),
@@ -102,11 +95,7 @@ impl Latencies {
             ),
             ttft_from_sched: from_sched(|r| r.first),
             e2el_from_sched: from_sched(|r| r.last),
-            token_weighted_tpot_ms: crate::figure::ratio(
-                span as f64 / 1e6,
-                after_first as f64,
-                "no completed request has two tokens at two instants",
-            ),
+            token_weighted_tpot_ms: token_weighted_tpot_ms(requests),
             tpot_unmeasured: done()
                 .filter(|r| r.tokens > 1 && r.decode_ns().is_none())
                 .count() as u64,
@@ -120,6 +109,21 @@ pub(crate) fn no_gaps() -> Missing {
 
 pub(crate) fn tpot_ms(r: &Request) -> Option<f64> {
     Some(millis(r.decode_ns()?) / (r.tokens - 1) as f64)
+}
+
+fn token_weighted_tpot_ms(requests: &[Request]) -> Figure {
+    let (mut span, mut after_first) = (0_u128, 0_u128);
+    for request in requests.iter().filter(|r| r.completed()) {
+        if let Some(ns) = request.decode_ns() {
+            span += u128::from(ns);
+            after_first += u128::from(request.tokens - 1);
+        }
+    }
+    ratio(
+        span as f64 / 1e6,
+        after_first as f64,
+        "no completed request has two tokens at two instants",
+    )
 }
 
 fn decode_time_per_token_ms(r: &Request) -> Option<f64> {

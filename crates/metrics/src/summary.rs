@@ -114,72 +114,78 @@ fn valid_percentiles(asked: &[f64]) -> Vec<f64> {
 }
 
 fn notes(s: &CellSummary) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut note = |code: &str, message: String| notes.push(Note::new(code, message));
-    let completed = s.counts.completed;
-    match &s.tokens.first_read {
-        Ok((min, max)) if *max > 1 => {
-            let held = match (min, max) {
-                (a, b) if a == b => format!("{a} tokens"),
-                (a, b) => format!("{a} to {b} tokens"),
-            };
-            note(
-                "first_chunk",
-                format!(
-                    "first chunk held {held}: tpot counts them as decoded, decode_time_per_token does not"
-                ),
-            );
-        }
-        Err(_) if s.tokens.reads_estimated > 0 => {
-            note("first_chunk", "first-chunk size unknown".to_owned());
-        }
-        _ => {}
-    }
+    let mut notes = token_notes(s);
+    notes.extend(first_chunk_note(s));
     if let (Err(why), Ok(_)) = (&s.latencies.itl, &s.latencies.step_gap) {
-        note("itl", format!("no itl: {why}"));
-    }
-    if s.tokens.output_estimated > 0 {
-        note(
-            "output_tokens_estimated",
-            format!(
-                "output tokens of {} of {completed} requests are estimated from chunks: the server sent no usage",
-                s.tokens.output_estimated
-            ),
-        );
-    } else if s.tokens.reads_estimated > 0 {
-        note(
-            "read_tokens_estimated",
-            format!(
-                "{} of {completed} requests: only the sum of the output tokens is known; \
-                 those of each read are scaled to it",
-                s.tokens.reads_estimated
-            ),
-        );
-    }
-    if s.tokens.input_unconfirmed > 0 {
-        note(
-            "input_tokens_unconfirmed",
-            format!(
-                "input length of {} of {completed} requests: requested, not confirmed",
-                s.tokens.input_unconfirmed
-            ),
-        );
+        notes.push(Note::new("itl", format!("no itl: {why}")));
     }
     if s.throughput.prefill.is_ok() && s.throughput.prefill_assumes_cold {
-        note(
+        notes.push(Note::new(
             "prefill_tokens",
-            "cached prompt tokens are unknown: prefill_throughput counts all of them as computed"
-                .to_owned(),
-        );
+            "cached prompt tokens are unknown: prefill_throughput counts all of them as computed",
+        ));
     }
     if s.latencies.tpot_unmeasured > 0 {
-        note(
+        notes.push(Note::new(
             "tpot_unmeasured",
             format!(
                 "{} requests delivered all their tokens at one instant and have no tpot",
                 s.latencies.tpot_unmeasured
             ),
-        );
+        ));
+    }
+    notes
+}
+
+fn first_chunk_note(s: &CellSummary) -> Option<Note> {
+    let message = match &s.tokens.first_read {
+        Ok((_, 0 | 1)) => return None,
+        Ok((min, max)) => {
+            let held = if min == max {
+                format!("{max} tokens")
+            } else {
+                format!("{min} to {max} tokens")
+            };
+            format!(
+                "first chunk held {held}: tpot counts them as decoded, decode_time_per_token does not"
+            )
+        }
+        Err(_) if s.tokens.reads_estimated > 0 => "first-chunk size unknown".to_owned(),
+        Err(_) => return None,
+    };
+    Some(Note::new("first_chunk", message))
+}
+
+/// How well the tokens are known.
+fn token_notes(s: &CellSummary) -> Vec<Note> {
+    let (tokens, completed) = (&s.tokens, s.counts.completed);
+    let mut notes = Vec::new();
+    if tokens.output_estimated > 0 {
+        notes.push(Note::new(
+            "output_tokens_estimated",
+            format!(
+                "output tokens of {} of {completed} requests are estimated from chunks: the server sent no usage",
+                tokens.output_estimated
+            ),
+        ));
+    } else if tokens.reads_estimated > 0 {
+        notes.push(Note::new(
+            "read_tokens_estimated",
+            format!(
+                "{} of {completed} requests: only the sum of the output tokens is known; \
+                 those of each read are scaled to it",
+                tokens.reads_estimated
+            ),
+        ));
+    }
+    if tokens.input_unconfirmed > 0 {
+        notes.push(Note::new(
+            "input_tokens_unconfirmed",
+            format!(
+                "input length of {} of {completed} requests: requested, not confirmed",
+                tokens.input_unconfirmed
+            ),
+        ));
     }
     notes
 }

@@ -174,7 +174,7 @@ fn intervals_need_eight_requests_and_repeat_with_their_seed() {
     let first = sum(&records, &closed(1), &opts);
     let (low, high) = first.interval("mean_ttft_ms").unwrap();
     assert!(
-        100.0 <= low && low < 103.5 && 103.5 < high && high <= 107.0,
+        (100.0..103.5).contains(&low) && (103.5..=107.0).contains(&high),
         "{low} {high}"
     );
     let median = first.interval("median_ttft_ms").unwrap();
