@@ -6,7 +6,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The CPUs that this process may run on.
 pub(crate) fn allowed() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("the allowed CPUs cannot be read")?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect())
 }
 
 /// Keeps the calling thread, and those it starts from now on, on these CPUs.

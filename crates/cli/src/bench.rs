@@ -12,7 +12,8 @@ use anyhow::Context;
 use linktax_loadgen::{Run, Stop, unix_now_ns};
 use linktax_mockserver::{MockHandle, MockServer};
 use linktax_records::{
-    CellEntry, CellStatus, GpuCount, RunManifest, RunStatus, SCHEMA_VERSION, ToolInfo, VerdictStatus,
+    CellEntry, CellStatus, GpuCount, RunManifest, RunStatus, SCHEMA_VERSION, ToolInfo,
+    VerdictStatus,
 };
 use linktax_store::RunWriter;
 use tokio::sync::watch;
@@ -34,7 +35,11 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
         None => BenchPlan::from_args(&args)?,
     };
     let secrets = plan.secrets(&args)?;
-    let vllm_json = args.vllm_json.as_deref().map(record::VllmJson::create).transpose()?;
+    let vllm_json = args
+        .vllm_json
+        .as_deref()
+        .map(record::VllmJson::create)
+        .transpose()?;
     let mock = start_mock(&mut plan)?;
     let stop = watch::Sender::new(Stop::Run);
     watch_signals(stop.clone())?;
@@ -79,9 +84,10 @@ fn watch_signals(stop: watch::Sender<Stop>) -> anyhow::Result<()> {
         .name("signals".to_owned())
         .spawn(move || {
             runtime.block_on(async {
-                let (Ok(mut interrupt), Ok(mut terminate)) =
-                    (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-                else {
+                let (Ok(mut interrupt), Ok(mut terminate)) = (
+                    signal(SignalKind::interrupt()),
+                    signal(SignalKind::terminate()),
+                ) else {
                     return;
                 };
                 loop {
@@ -99,9 +105,18 @@ fn watch_signals(stop: watch::Sender<Stop>) -> anyhow::Result<()> {
 fn default_dir(arm: &str) -> PathBuf {
     let safe: String = arm
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
         .collect();
-    PathBuf::from(format!("runs/{safe}-{}", environment::utc_stamp(unix_now_ns())))
+    PathBuf::from(format!(
+        "runs/{safe}-{}",
+        environment::utc_stamp(unix_now_ns())
+    ))
 }
 
 fn manifest(args: &BenchArgs, plan: &BenchPlan, run: &Run) -> anyhow::Result<RunManifest> {

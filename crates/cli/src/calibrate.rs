@@ -38,7 +38,12 @@ Exit code 1 if the client is not trustworthy even at the smallest concurrency.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CalibrateArgs {
     /// Concurrencies to try.
-    #[arg(long, value_delimiter = ',', value_name = "C,…", default_value = "1,16,128,512")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "C,…",
+        default_value = "1,16,128,512"
+    )]
     concurrency: Vec<u32>,
     /// True time to first token, in ms.
     #[arg(long, value_name = "MS", default_value_t = 50.0)]
@@ -180,7 +185,10 @@ fn row(args: &CalibrateArgs, base_url: &str, concurrency: u32) -> anyhow::Result
     let row = Row {
         concurrency,
         requests,
-        failed: records.iter().filter(|r| r.outcome != Outcome::Completed).count() as u64,
+        failed: records
+            .iter()
+            .filter(|r| r.outcome != Outcome::Completed)
+            .count() as u64,
         ttft_bias_p50_ms: bias(ttft.map(|d| d.median)),
         ttft_bias_p99_ms: bias(ttft.and_then(|d| d.percentile(99.0))),
         delivery_lag_p50_ms: quantile_ms(&lags, 0.5),
@@ -213,10 +221,21 @@ fn quantile_ms(sorted: &[u64], q: f64) -> Option<f64> {
 
 fn render(result: &Calibration) -> String {
     let mut table = Table::new();
-    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
     table.set_header([
-        "C", "requests", "TTFT bias p50", "TTFT bias p99", "lag p50", "lag p99", "timer lag p99", "CPU us/event",
-        "client CPU", "coalesced", "tok/s", "of ideal", "trustworthy",
+        "C",
+        "requests",
+        "TTFT bias p50",
+        "TTFT bias p99",
+        "lag p50",
+        "lag p99",
+        "timer lag p99",
+        "CPU us/event",
+        "client CPU",
+        "coalesced",
+        "tok/s",
+        "of ideal",
+        "trustworthy",
     ]);
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
@@ -246,7 +265,10 @@ fn render(result: &Calibration) -> String {
         ]);
     }
     let place = match result.mock_cpu {
-        Some(cpu) => format!("mock server on CPU {cpu}, client on {:?}", result.client_cpus),
+        Some(cpu) => format!(
+            "mock server on CPU {cpu}, client on {:?}",
+            result.client_cpus
+        ),
         None => "client and mock server share one CPU: the numbers are pessimistic".to_owned(),
     };
     let verdict = match result.trustworthy_up_to {

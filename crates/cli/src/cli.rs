@@ -7,7 +7,12 @@ use crate::{bench, calibrate, export, mock, summarize};
 
 /// Measures what the interconnect costs an LLM server.
 #[derive(Debug, Parser)]
-#[command(name = "linktax", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "linktax",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

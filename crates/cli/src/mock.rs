@@ -92,7 +92,7 @@ pub(crate) fn run(args: &MockArgs) -> anyhow::Result<Exit> {
     local.block_on(&runtime, async {
         let address = SocketAddr::new(args.host, args.port);
         let server = MockServer::bind(config, address).await?;
-        output::print(&format!("listening on http://{}", server.local_addr()))?;
+        output::print(&format!("listening on http://{}", server.addr()))?;
         server
             .run_until(async {
                 // Without a signal handler the server still ends with the process.

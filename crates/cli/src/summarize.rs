@@ -86,10 +86,7 @@ fn recompute(reader: &RunReader, args: &SummarizeArgs) -> anyhow::Result<RunMani
 }
 
 /// The run's own settings, with what the flags change.
-fn settings(
-    manifest: &mut RunManifest,
-    args: &SummarizeArgs,
-) -> anyhow::Result<(Options, Limits)> {
+fn settings(manifest: &mut RunManifest, args: &SummarizeArgs) -> anyhow::Result<(Options, Limits)> {
     let mut plan: BenchPlan = serde_json::from_value(manifest.plan.clone())
         .context("the plan in run.json cannot be read by this version of linktax")?;
     if let Some(gap) = &args.stall_gap {

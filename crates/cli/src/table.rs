@@ -108,6 +108,10 @@ fn remarks(cells: &[&CellEntry]) -> Vec<String> {
     let mut lines: Vec<(String, Vec<u32>)> = Vec::new();
     for cell in cells {
         for note in cell.verdict.iter().flat_map(|v| &v.notes) {
+            // These two are in the tables already: the mark ^, and the column "ours - server".
+            if note.code == "percentiles" || note.code == "server_ttft" {
+                continue;
+            }
             let text = format!("{}: {}", note.code, note.message);
             match lines.iter_mut().find(|(t, _)| *t == text) {
                 Some((_, seen)) => seen.push(cell.spec.index + 1),
@@ -163,7 +167,7 @@ fn show(value: Option<f64>, digits: usize) -> String {
 fn new_table(headers: &[&str]) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(ASCII_MARKDOWN)
+        .load_style(ASCII_MARKDOWN)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(headers);
     for column in table.column_iter_mut() {
@@ -188,8 +192,21 @@ fn numbers(cell: &CellEntry) -> Numbers<'_> {
 
 fn throughput(cells: &[&CellEntry]) -> Table {
     let mut table = new_table(&[
-        "in", "out", "C", "ok", "fail", "TTFT p50", "TTFT p99", "TPOT mean", "E2E mean", "out tok/s",
-        "steady", "out/GPU", "total tok/s", "prefill tok/s", "verdict",
+        "in",
+        "out",
+        "C",
+        "ok",
+        "fail",
+        "TTFT p50",
+        "TTFT p99",
+        "TPOT mean",
+        "E2E mean",
+        "out tok/s",
+        "steady",
+        "out/GPU",
+        "total tok/s",
+        "prefill tok/s",
+        "verdict",
     ]);
     for cell in cells {
         let n = numbers(cell);
@@ -206,7 +223,10 @@ fn throughput(cells: &[&CellEntry]) -> Table {
             n.show("output_throughput_per_gpu", 1),
             n.show("total_token_throughput", 0),
             n.show("prefill_throughput", 0),
-            cell.verdict.as_ref().map_or("unknown", |v| word(v.status)).to_owned(),
+            cell.verdict
+                .as_ref()
+                .map_or("unknown", |v| word(v.status))
+                .to_owned(),
         ]);
         table.add_row(row);
     }
@@ -215,17 +235,30 @@ fn throughput(cells: &[&CellEntry]) -> Table {
 
 fn decode(cells: &[&CellEntry]) -> Table {
     let mut table = new_table(&[
-        "in", "out", "C", "decode tok/s", "usual tok/s", "gap p50", "gap p99", "tok/chunk", "stall s", "stalls",
-        "threshold", "longest normal", "shortest stall", "same answer", "separable", "agree",
+        "in",
+        "out",
+        "C",
+        "decode tok/s",
+        "usual tok/s",
+        "gap p50",
+        "gap p99",
+        "tok/chunk",
+        "stall s",
+        "stalls",
+        "threshold",
+        "longest normal",
+        "shortest stall",
+        "same answer",
+        "separable",
+        "agree",
     ]);
     for cell in cells {
         let n = numbers(cell);
-        let separable = n
-            .0
-            .get("stall_separable")
-            .and_then(Value::as_str)
-            .unwrap_or("n/a")
-            .replace('_', " ");
+        let separable =
+            n.0.get("stall_separable")
+                .and_then(Value::as_str)
+                .unwrap_or("n/a")
+                .replace('_', " ");
         let range = match (n.get("same_answer_from_ms"), n.get("same_answer_to_ms")) {
             (Some(from), Some(to)) => format!("{from:.1}-{to:.1}"),
             (Some(from), None) => format!("over {from:.1}"),
@@ -255,18 +288,35 @@ fn decode(cells: &[&CellEntry]) -> Table {
 
 fn server(cells: &[&CellEntry]) -> Table {
     let mut table = new_table(&[
-        "in", "out", "C", "cache", "hit rate", "preempt", "run peak", "wait peak", "server TTFT", "ours - server",
-        "server ITL", "accepted", "client CPU", "lag p99", "coalesced",
+        "in",
+        "out",
+        "C",
+        "cache",
+        "hit rate",
+        "preempt",
+        "run peak",
+        "wait peak",
+        "server TTFT",
+        "ours - server",
+        "server ITL",
+        "accepted",
+        "client CPU",
+        "lag p99",
+        "coalesced",
     ]);
     for cell in cells {
         let n = numbers(cell);
         let server = cell.server.clone().unwrap_or_default();
         let means = server_means(&server);
         let client = cell.client.clone().unwrap_or_default();
-        let percent = |v: Option<f64>| v.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.1} %"));
+        let percent =
+            |v: Option<f64>| v.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.1} %"));
         let known = |v: Option<f64>| v.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.0}"));
         let difference = n.get("mean_ttft_ms").zip(means.ttft_ms).map(|(a, b)| a - b);
-        let accepted = server.spec_decode.as_ref().and_then(|s| s.acceptance_length());
+        let accepted = server
+            .spec_decode
+            .as_ref()
+            .and_then(|s| s.acceptance_length());
         let mut row = coordinates(cell).to_vec();
         row.extend([
             cell.spec.cache.to_string(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linktax_records::{Nanos, ServerDelta};
+use linktax_records::ServerDelta;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
@@ -20,6 +20,8 @@ pub(crate) struct Control {
     runtime: tokio::runtime::Runtime,
     client: reqwest::Client,
     targets: Vec<Target>,
+    /// What a second client is built from.
+    recipe: ClientRecipe,
 }
 
 /// `/metrics` of every replica at one moment.
@@ -38,10 +40,15 @@ impl Control {
                 what: "control",
                 source,
             })?;
+        let recipe = ClientRecipe {
+            plan: plan.clone(),
+            secrets: secrets.clone(),
+        };
         Ok(Control {
             runtime,
-            client: client(plan, secrets)?,
+            client: recipe.client()?,
             targets: targets.to_vec(),
+            recipe,
         })
     }
 
@@ -78,7 +85,9 @@ impl Control {
     /// Samples the running and waiting gauges every `interval` on a thread of its own until the guard is taken
     /// back.
     pub(crate) fn sample_gauges(&self, interval: Duration) -> Result<GaugeSampler, LoadError> {
-        let (client, targets) = (self.client.clone(), self.targets.clone());
+        // A client of its own: a pooled connection is driven by the runtime it was opened on, and the control
+        // plane's own runtime stands still while a cell is measured.
+        let (client, targets) = (self.recipe.client()?, self.targets.clone());
         let (stop, mut stopped) = watch::channel(());
         let thread = std::thread::Builder::new()
             .name("metrics".to_owned())
@@ -92,11 +101,14 @@ impl Control {
                 };
                 runtime.block_on(async {
                     loop {
+                        let sample = async {
+                            tokio::time::sleep(interval).await;
+                            snapshot(&client, &targets).await
+                        };
                         tokio::select! {
                             _ = stopped.changed() => break,
-                            () = tokio::time::sleep(interval) => {}
+                            sample = sample => peaks.add(&sample),
                         }
-                        peaks.add(&snapshot(&client, &targets).await);
                     }
                 });
                 peaks
@@ -141,10 +153,8 @@ impl GaugePeaks {
         if gauges.len() < snapshot.0.len() {
             return;
         }
-        let sum = |pick: fn(&(Option<f64>, Option<f64>)) -> Option<f64>| -> Option<f64> {
-            gauges.iter().map(pick).sum()
-        };
-        let (running, waiting) = (sum(|g| g.0), sum(|g| g.1));
+        let running = gauges.iter().map(|g| g.0).sum();
+        let waiting = gauges.iter().map(|g| g.1).sum();
         self.running = max(self.running, running);
         self.waiting = max(self.waiting, waiting);
         self.samples += 1;
@@ -214,22 +224,30 @@ async fn scrape(client: &reqwest::Client, target: &Target) -> Result<Samples, St
     Ok(prometheus::parse(&text))
 }
 
-fn client(plan: &LoadPlan, secrets: &Secrets) -> Result<reqwest::Client, LoadError> {
-    // reqwest takes the process's default provider; whoever installs it first wins, and all are the same.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut default_headers = headers(secrets)?;
-    default_headers.remove(hyper::header::CONTENT_TYPE);
-    default_headers.remove(hyper::header::ACCEPT);
-    let mut builder = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(TIMEOUT)
-        .connect_timeout(Duration::from_secs_f64(plan.connect_timeout_s))
-        .pool_idle_timeout(Duration::from(Nanos::from_secs(2)))
-        .default_headers(default_headers);
-    if plan.insecure {
-        builder = builder.tls_danger_accept_invalid_certs(true);
+/// What a control-plane client is built from.
+struct ClientRecipe {
+    plan: LoadPlan,
+    secrets: Secrets,
+}
+
+impl ClientRecipe {
+    fn client(&self) -> Result<reqwest::Client, LoadError> {
+        // reqwest takes the process's default provider; whoever installs it first wins, and all are the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut default_headers = headers(&self.secrets)?;
+        default_headers.remove(hyper::header::CONTENT_TYPE);
+        default_headers.remove(hyper::header::ACCEPT);
+        let mut builder = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(TIMEOUT)
+            .connect_timeout(Duration::from_secs_f64(self.plan.connect_timeout_s))
+            .pool_idle_timeout(Duration::from_secs(2))
+            .default_headers(default_headers);
+        if self.plan.insecure {
+            builder = builder.tls_danger_accept_invalid_certs(true);
+        }
+        builder.build().map_err(|e| LoadError::Tls(root_cause(&e)))
     }
-    builder.build().map_err(|e| LoadError::Tls(root_cause(&e)))
 }
 
 /// Why a control-plane request gave no JSON.

@@ -202,10 +202,7 @@ impl Run {
             .requests
             .or(self.session.workload.len())
             .unwrap_or(u64::MAX);
-        let prime = self
-            .session
-            .workload
-            .prime_count(&cell.into(), measured);
+        let prime = self.session.workload.prime_count(&cell.into(), measured);
         let in_flight = crate::plan::in_flight_cap(&cell.load).unwrap_or(8);
         let warmup = plan.num_warmups.unwrap_or(u64::from(in_flight));
         [(Phase::Prime, prime), (Phase::Warmup, warmup)]
@@ -282,7 +279,9 @@ impl Crew {
                 .map_err(|_| LoadError::WorkerGone)?;
             gos.push(go_tx);
         }
-        self.live.connect_failures_in_a_row.store(0, Ordering::Relaxed);
+        self.live
+            .connect_failures_in_a_row
+            .store(0, Ordering::Relaxed);
         let mut waiting = self.commands.len();
         while waiting > 0 {
             match self.reports.recv().map_err(|_| LoadError::WorkerGone)? {

@@ -109,10 +109,7 @@ pub(crate) async fn exchange(
         Ended::Stream(_) | Ended::Plain(_) => state.stamp.at().max(t_sent),
         _ => Monotonic.now(),
     };
-    let reusable = matches!(
-        ended,
-        Ended::Stream(StreamEnd::Clean) | Ended::Plain(_)
-    );
+    let reusable = matches!(ended, Ended::Stream(StreamEnd::Clean) | Ended::Plain(_));
     let t_headers = state.t_headers;
     let decoded = judge(ended, state.decoder, expected_output, options);
     conn.idle_since = t_done;
@@ -145,7 +142,9 @@ impl Exchange<'_> {
         match &mut self.stage {
             Stage::Head(response) => match response.as_mut().poll(cx) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Err(e)) => Poll::Ready(Some(Ended::Stream(StreamEnd::Broken(chain(&e))))),
+                Poll::Ready(Err(e)) => {
+                    Poll::Ready(Some(Ended::Stream(StreamEnd::Broken(chain(&e)))))
+                }
                 Poll::Ready(Ok(response)) => {
                     self.t_headers = Some(self.stamp.at());
                     self.stage = classify(response);

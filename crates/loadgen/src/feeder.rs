@@ -46,7 +46,11 @@ pub(crate) fn start(
     streams: usize,
 ) -> Result<Feed, LoadError> {
     let due = match job.pacing {
-        Pacing::Rate { per_second, burstiness, .. } => Some(schedule(
+        Pacing::Rate {
+            per_second,
+            burstiness,
+            ..
+        } => Some(schedule(
             per_second,
             burstiness,
             job.requests,

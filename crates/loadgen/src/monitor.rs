@@ -52,7 +52,9 @@ impl LoopMonitor {
             lags: self.lags.take(),
             cpu: thread_cpu() - self.cpu,
             wall: Monotonic.now() - self.wall,
-            run_queue_wait: run_queue_wait().zip(self.waited).map(|(now, then)| now - then),
+            run_queue_wait: run_queue_wait()
+                .zip(self.waited)
+                .map(|(now, then)| now - then),
         }
     }
 }

@@ -151,7 +151,10 @@ impl LoadPlan {
             .collect::<Result<Vec<_>, _>>()?;
         let distinct: BTreeSet<String> = targets.iter().map(ToString::to_string).collect();
         if distinct.len() != targets.len() {
-            return Err(fail("--base-url", "the same server is given twice".to_owned()));
+            return Err(fail(
+                "--base-url",
+                "the same server is given twice".to_owned(),
+            ));
         }
         for (option, seconds) in [
             ("--connect-timeout", self.connect_timeout_s),
@@ -165,10 +168,16 @@ impl LoadPlan {
                 ));
             }
         }
-        if let Some(c) = self.max_in_flight().filter(|&c| u64::from(self.threads) > u64::from(c)) {
+        if let Some(c) = self
+            .max_in_flight()
+            .filter(|&c| u64::from(self.threads) > u64::from(c))
+        {
             return Err(fail(
                 "--threads",
-                format!("{} threads for at most {c} requests in flight", self.threads),
+                format!(
+                    "{} threads for at most {c} requests in flight",
+                    self.threads
+                ),
             ));
         }
         Ok(targets)
@@ -176,7 +185,10 @@ impl LoadPlan {
 
     /// Most requests in flight in any cell; `None` where an open loop has no cap.
     pub(crate) fn max_in_flight(&self) -> Option<u32> {
-        self.cells.iter().filter_map(|c| in_flight_cap(&c.load)).max()
+        self.cells
+            .iter()
+            .filter_map(|c| in_flight_cap(&c.load))
+            .max()
     }
 }
 
@@ -185,6 +197,11 @@ pub(crate) fn in_flight_cap(load: &linktax_records::Load) -> Option<u32> {
     use linktax_records::Load;
     match load {
         Load::Concurrency(c) => Some(*c),
-        Load::Rate { max_concurrency, .. } | Load::Trace { max_concurrency, .. } => *max_concurrency,
+        Load::Rate {
+            max_concurrency, ..
+        }
+        | Load::Trace {
+            max_concurrency, ..
+        } => *max_concurrency,
     }
 }

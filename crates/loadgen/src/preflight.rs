@@ -219,7 +219,9 @@ impl<'a> Probe<'a> {
             let prompt = self.prompt();
             let mut decoded = self.send(control, target, &prompt, mode, PROBE_TOKENS);
             let refused = matches!(&decoded, Err(LoadError::Server { reason, .. }) if reason.starts_with("HTTP status 4"));
-            if refused && mode == UsageMode::Continuous && self.plan.token_counting == TokenCounting::Auto
+            if refused
+                && mode == UsageMode::Continuous
+                && self.plan.token_counting == TokenCounting::Auto
             {
                 let fallback = self.send(control, target, &prompt, UsageMode::Final, PROBE_TOKENS);
                 if fallback.is_ok() {
@@ -266,7 +268,9 @@ impl<'a> Probe<'a> {
     ) -> Result<Decoded, LoadError> {
         let body = BodyTemplate::new(self.plan, self.model, usage).render(prompt, output_len);
         let options = ExchangeOptions {
-            first_token_timeout: std::time::Duration::from_secs_f64(self.plan.first_token_timeout_s),
+            first_token_timeout: std::time::Duration::from_secs_f64(
+                self.plan.first_token_timeout_s,
+            ),
             idle_timeout: std::time::Duration::from_secs_f64(self.plan.idle_timeout_s),
             decode: DecodeOptions::new(self.plan.endpoint),
         };
@@ -313,9 +317,9 @@ impl<'a> Probe<'a> {
                 detail.message,
                 describe(body)
             )),
-            Outcome::NoOutput => Err(
-                "a probe of four tokens was answered without a single token".to_owned(),
-            ),
+            Outcome::NoOutput => {
+                Err("a probe of four tokens was answered without a single token".to_owned())
+            }
             _ => Err(format!(
                 "a probe of four tokens failed ({}): {} {}",
                 decoded.outcome.as_str(),
@@ -336,7 +340,9 @@ impl<'a> Probe<'a> {
                     Endpoint::Completions => "chat",
                     Endpoint::Chat => "completions",
                 };
-                format!("HTTP status 404: {said}; if the server lacks this API, try --endpoint {other}")
+                format!(
+                    "HTTP status 404: {said}; if the server lacks this API, try --endpoint {other}"
+                )
             }
             400 | 422 if self.plan.sampling.ignore_eos => format!(
                 "HTTP status {status}: {said}; if the server does not know ignore_eos and min_tokens, use --no-ignore-eos"
@@ -347,7 +353,10 @@ impl<'a> Probe<'a> {
 }
 
 fn first_line(text: &str) -> String {
-    let line = text.lines().find(|l| !l.trim().is_empty()).unwrap_or("(empty body)");
+    let line = text
+        .lines()
+        .find(|l| !l.trim().is_empty())
+        .unwrap_or("(empty body)");
     line.chars().take(300).collect()
 }
 

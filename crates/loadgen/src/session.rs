@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::header;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use linktax_records::Phase;
 use linktax_sse::DecodeOptions;
 
@@ -73,24 +73,34 @@ impl Session {
             Phase::Warmup => 'w',
             Phase::Measured => 'm',
         };
-        format!("linktax-{:016x}-{cell}.{attempt}-{phase}{index}", self.plan.nonce)
+        format!(
+            "linktax-{:016x}-{cell}.{attempt}-{phase}{index}",
+            self.plan.nonce
+        )
     }
 }
 
 /// Headers of every request; a bad one is reported without its value, which may be a secret.
 pub(crate) fn headers(secrets: &Secrets) -> Result<HeaderMap, LoadError> {
     let mut map = HeaderMap::new();
-    map.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    map.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    map.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    map.insert(
+        header::ACCEPT,
+        HeaderValue::from_static("text/event-stream"),
+    );
     map.insert(
         header::USER_AGENT,
         HeaderValue::from_static(concat!("linktax/", env!("CARGO_PKG_VERSION"))),
     );
     if let Some(key) = &secrets.api_key {
-        let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| LoadError::Plan {
-            option: "--api-key-env".to_owned(),
-            reason: "the key holds a character that no HTTP header may carry".to_owned(),
-        })?;
+        let mut value =
+            HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| LoadError::Plan {
+                option: "--api-key-env".to_owned(),
+                reason: "the key holds a character that no HTTP header may carry".to_owned(),
+            })?;
         value.set_sensitive(true);
         map.insert(header::AUTHORIZATION, value);
     }

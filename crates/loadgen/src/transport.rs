@@ -104,7 +104,7 @@ type Body = Full<Bytes>;
 
 /// The half of a connection that must be polled for anything to move.
 pub(crate) enum Driver {
-    Plain(http1::Connection<TokioIo<Stamped>, Body>),
+    Plain(Box<http1::Connection<TokioIo<Stamped>, Body>>),
     Tls(Box<http1::Connection<TokioIo<TlsStream<Stamped>>, Body>>),
 }
 
@@ -148,7 +148,7 @@ impl Connection {
             let (s, c) = http1::handshake(TokioIo::new(io))
                 .await
                 .map_err(io::Error::other)?;
-            (s, Driver::Plain(c))
+            (s, Driver::Plain(Box::new(c)))
         };
         Ok(Connection {
             sender,

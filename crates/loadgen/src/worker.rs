@@ -16,7 +16,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, Monotonic};
-use crate::exchange::{Exchanged, ExchangeOptions, empty, exchange};
+use crate::exchange::{ExchangeOptions, Exchanged, empty, exchange};
 use crate::feeder::{Feed, Prepared, start as start_feeder};
 use crate::monitor::{LoopMonitor, LoopStats};
 use crate::phase::{Pacing, PhaseJob};
@@ -89,7 +89,11 @@ struct Pool {
 
 impl Pool {
     fn take(&self, slot: usize, replica: usize) -> Option<Connection> {
-        self.slots.borrow_mut().get_mut(slot)?.get_mut(replica)?.take()
+        self.slots
+            .borrow_mut()
+            .get_mut(slot)?
+            .get_mut(replica)?
+            .take()
     }
 
     fn put(&self, slot: usize, replica: usize, connection: Connection) {
@@ -404,12 +408,7 @@ impl PhaseContext {
         let origin = self.job.origin;
         let now = Monotonic.now();
         let (t_sent, t_headers, t_done, decoded) = match exchanged {
-            Ok(done) => (
-                Some(done.t_sent),
-                done.t_headers,
-                done.t_done,
-                done.decoded,
-            ),
+            Ok(done) => (Some(done.t_sent), done.t_headers, done.t_done, done.decoded),
             Err(message) => {
                 let mut decoded = empty();
                 decoded.outcome = Outcome::ConnectError;

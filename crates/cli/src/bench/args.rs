@@ -75,7 +75,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, help_heading = "Server")]
     pub(crate) endpoint: Option<EndpointArg>,
     /// Environment variable that holds the API key; the key is never stored.
-    #[arg(long, value_name = "VAR", default_value = "OPENAI_API_KEY", help_heading = "Server")]
+    #[arg(
+        long,
+        value_name = "VAR",
+        default_value = "OPENAI_API_KEY",
+        help_heading = "Server"
+    )]
     pub(crate) api_key_env: String,
     /// Extra header as Name=Value; may be repeated. Values are never stored.
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Server")]
@@ -88,37 +93,81 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     pub(crate) workload: Option<PathBuf>,
     /// Requests in flight, comma-separated: one cell each [default: 1,4,16].
-    #[arg(long, alias = "max-concurrency", value_delimiter = ',', value_name = "C,…", help_heading = "Workload")]
+    #[arg(
+        long,
+        alias = "max-concurrency",
+        value_delimiter = ',',
+        value_name = "C,…",
+        help_heading = "Workload"
+    )]
     pub(crate) concurrency: Option<Vec<u32>>,
     /// Prompt tokens, comma-separated: one cell each [default: 1024].
-    #[arg(long, alias = "random-input-len", value_delimiter = ',', value_name = "N,…", help_heading = "Workload")]
+    #[arg(
+        long,
+        alias = "random-input-len",
+        value_delimiter = ',',
+        value_name = "N,…",
+        help_heading = "Workload"
+    )]
     pub(crate) input_len: Option<Vec<u64>>,
     /// Output tokens of each request [default: 128].
-    #[arg(long, alias = "random-output-len", value_name = "N", help_heading = "Workload")]
+    #[arg(
+        long,
+        alias = "random-output-len",
+        value_name = "N",
+        help_heading = "Workload"
+    )]
     pub(crate) output_len: Option<u64>,
     /// Measured requests a cell [default: 4 × concurrency, at least 8].
-    #[arg(long, alias = "num-prompts", value_name = "N", conflicts_with = "duration", help_heading = "Workload")]
+    #[arg(
+        long,
+        alias = "num-prompts",
+        value_name = "N",
+        conflicts_with = "duration",
+        help_heading = "Workload"
+    )]
     pub(crate) requests: Option<u64>,
     /// Seconds that each cell starts requests for, instead of a number of requests.
     #[arg(long, value_name = "SECONDS", help_heading = "Workload")]
     pub(crate) duration: Option<f64>,
     /// Open loop: requests a second, comma-separated, one cell each; --concurrency is then the cap.
-    #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "R,…",
+        help_heading = "Workload"
+    )]
     pub(crate) request_rate: Option<Vec<f64>>,
     /// Open loop: gamma shape of the gaps; 1 is Poisson, inf is constant spacing [default: 1].
-    #[arg(long, value_name = "SHAPE", requires = "request_rate", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "SHAPE",
+        requires = "request_rate",
+        help_heading = "Workload"
+    )]
     pub(crate) burstiness: Option<f64>,
     /// Declared prefix-cache state: cold, warm, prefix=SHARE or workload [default: cold].
     #[arg(long, value_name = "STATE", help_heading = "Workload")]
     pub(crate) cache: Option<String>,
     /// How lengths are drawn: fixed, uniform:R or normal:S, R and S as shares of the length [default: fixed].
-    #[arg(long, value_name = "DIST", conflicts_with = "random_range_ratio", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "DIST",
+        conflicts_with = "random_range_ratio",
+        help_heading = "Workload"
+    )]
     pub(crate) length_dist: Option<String>,
     /// Same as --length-dist uniform:R.
     #[arg(long, value_name = "R", help_heading = "Workload")]
     pub(crate) random_range_ratio: Option<f64>,
     /// File of prompts.
-    #[arg(long, value_name = "FILE", requires = "dataset_name", conflicts_with = "workload", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "dataset_name",
+        conflicts_with = "workload",
+        help_heading = "Workload"
+    )]
     pub(crate) dataset_path: Option<PathBuf>,
     /// Format of --dataset-path.
     #[arg(long, value_enum, requires = "dataset_path", help_heading = "Workload")]
@@ -155,13 +204,28 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, default_value = "auto", help_heading = "Request")]
     pub(crate) token_count: TokenCountArg,
     /// Seconds to open a connection.
-    #[arg(long, value_name = "S", default_value_t = 10.0, help_heading = "Request")]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 10.0,
+        help_heading = "Request"
+    )]
     pub(crate) connect_timeout: f64,
     /// Seconds from sending to the first token.
-    #[arg(long, value_name = "S", default_value_t = 600.0, help_heading = "Request")]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 600.0,
+        help_heading = "Request"
+    )]
     pub(crate) first_token_timeout: f64,
     /// Seconds of silence after the first token.
-    #[arg(long, value_name = "S", default_value_t = 120.0, help_heading = "Request")]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 120.0,
+        help_heading = "Request"
+    )]
     pub(crate) idle_timeout: f64,
 
     /// Stall threshold: a time such as 200ms, auto, or off [default: auto].
@@ -178,7 +242,12 @@ pub(crate) struct BenchArgs {
     pub(crate) max_failures: u64,
 
     /// Label of the configuration under test, such as nvlink, pcie or tp1.
-    #[arg(long, value_name = "NAME", default_value = "default", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        help_heading = "Output"
+    )]
     pub(crate) arm: String,
     /// Run directory [default: runs/ARM-DATE-TIME].
     #[arg(long, value_name = "DIR", help_heading = "Output")]

@@ -34,8 +34,14 @@ pub(crate) fn describe() -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("os".to_owned(), json!(std::env::consts::OS));
     map.insert("arch".to_owned(), json!(std::env::consts::ARCH));
-    map.insert("kernel".to_owned(), json!(read("/proc/sys/kernel/osrelease")));
-    map.insert("cpu_model".to_owned(), json!(first("/proc/cpuinfo", "model name")));
+    map.insert(
+        "kernel".to_owned(),
+        json!(read("/proc/sys/kernel/osrelease")),
+    );
+    map.insert(
+        "cpu_model".to_owned(),
+        json!(first("/proc/cpuinfo", "model name")),
+    );
     let cpus = std::thread::available_parallelism().ok().map(usize::from);
     map.insert("cpus_available".to_owned(), json!(cpus));
     map.insert(
@@ -44,7 +50,9 @@ pub(crate) fn describe() -> Map<String, Value> {
     );
     map.insert(
         "cpu_governor".to_owned(),
-        json!(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        json!(read(
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+        )),
     );
     map.insert("load_average".to_owned(), json!(read("/proc/loadavg")));
     map

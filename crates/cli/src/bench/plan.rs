@@ -57,9 +57,7 @@ impl BenchPlan {
             .clone()
             .or_else(|| run.stall_gap.clone())
             .unwrap_or_else(|| "auto".to_owned());
-        stall_gap
-            .parse::<StallGap>()
-            .context("--stall-gap")?;
+        stall_gap.parse::<StallGap>().context("--stall-gap")?;
         for slo in &args.goodput {
             slo.parse::<Slo>().context("--goodput")?;
         }
@@ -157,7 +155,9 @@ fn endpoint(args: &BenchArgs, run: &RunSection) -> anyhow::Result<Endpoint> {
     match run.endpoint.as_deref() {
         None | Some("completions") => Ok(Endpoint::Completions),
         Some("chat") => Ok(Endpoint::Chat),
-        Some(other) => bail!("endpoint {other:?} in the workload file; expected completions or chat"),
+        Some(other) => {
+            bail!("endpoint {other:?} in the workload file; expected completions or chat")
+        }
     }
 }
 
@@ -209,7 +209,10 @@ fn cells(
     let synthetic = workload.kind == WorkloadKind::Synthetic;
     let input_lens: Vec<Option<u64>> = if synthetic {
         let lens = args.input_len.clone().or_else(|| run.input_len.clone());
-        lens.unwrap_or_else(|| vec![1024]).into_iter().map(Some).collect()
+        lens.unwrap_or_else(|| vec![1024])
+            .into_iter()
+            .map(Some)
+            .collect()
     } else {
         ensure!(
             args.input_len.is_none(),
@@ -217,7 +220,10 @@ fn cells(
         );
         vec![None]
     };
-    let output_len = args.output_len.or(run.output_len).or(synthetic.then_some(128));
+    let output_len = args
+        .output_len
+        .or(run.output_len)
+        .or(synthetic.then_some(128));
     for len in input_lens.iter().flatten().chain(&output_len) {
         ensure!(
             (1..=MAX_TOKENS).contains(len),
@@ -230,7 +236,9 @@ fn cells(
         (None, None) if synthetic => CacheMode::Cold,
         (None, None) => CacheMode::Workload,
     };
-    let duration_s = args.duration.or(run.duration_s.filter(|_| args.requests.is_none()));
+    let duration_s = args
+        .duration
+        .or(run.duration_s.filter(|_| args.requests.is_none()));
     if let Some(s) = duration_s {
         ensure!(
             s > 0.0 && s <= 604_800.0,
@@ -241,7 +249,10 @@ fn cells(
             "--cache warm sends every prompt once before measuring, so the number of requests must be known: use --requests instead of --duration"
         );
     }
-    let name = workload.name.clone().unwrap_or_else(|| "synthetic".to_owned());
+    let name = workload
+        .name
+        .clone()
+        .unwrap_or_else(|| "synthetic".to_owned());
     let loads = loads(args, run, workload)?;
     let mut cells = Vec::new();
     for input_len in input_lens {
@@ -270,7 +281,9 @@ fn requests(args: &BenchArgs, run: &RunSection, load: &Load, synthetic: bool) ->
     let streams = load.concurrency();
     let by_default = || match load {
         Load::Concurrency(c) if synthetic => Some((WAVES * u64::from(*c)).max(MIN_REQUESTS)),
-        Load::Rate { per_second, .. } if synthetic => Some(((per_second * 30.0) as u64).max(MIN_REQUESTS)),
+        Load::Rate { per_second, .. } if synthetic => {
+            Some(((per_second * 30.0) as u64).max(MIN_REQUESTS))
+        }
         // Files and traces: all there is.
         _ => None,
     };
@@ -346,9 +359,16 @@ fn sampling(args: &BenchArgs) -> anyhow::Result<Sampling> {
             Err(e) => bail!("--extra-body: not JSON: {e}"),
         },
     };
-    if let Some(key) = ["stream", "prompt", "messages", "n", "max_tokens", "max_completion_tokens"]
-        .into_iter()
-        .find(|k| extra_body.contains_key(*k))
+    if let Some(key) = [
+        "stream",
+        "prompt",
+        "messages",
+        "n",
+        "max_tokens",
+        "max_completion_tokens",
+    ]
+    .into_iter()
+    .find(|k| extra_body.contains_key(*k))
     {
         bail!("--extra-body: {key:?} is set by linktax itself");
     }
@@ -370,7 +390,10 @@ fn header_pairs(args: &BenchArgs) -> anyhow::Result<Vec<(String, String)>> {
         .map(|text| {
             // The value may be a secret, so a bad flag is quoted up to its first separator only.
             let (name, value) = text.split_once('=').ok_or_else(|| {
-                let shown: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
+                let shown: String = text
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '-')
+                    .collect();
                 anyhow!("--header {shown}…: expected Name=Value")
             })?;
             Ok((name.trim().to_owned(), value.trim().to_owned()))

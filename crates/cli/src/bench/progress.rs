@@ -131,7 +131,10 @@ impl Live {
         };
         let ttft = match &self.ttft_us {
             Some(h) if !h.is_empty() => {
-                format!(", TTFT p50 {:.1} ms", h.value_at_quantile(0.5) as f64 / 1000.0)
+                format!(
+                    ", TTFT p50 {:.1} ms",
+                    h.value_at_quantile(0.5) as f64 / 1000.0
+                )
             }
             _ => String::new(),
         };

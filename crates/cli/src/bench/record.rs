@@ -153,8 +153,7 @@ pub(crate) struct VllmJson {
 
 impl VllmJson {
     pub(crate) fn create(path: &Path) -> anyhow::Result<VllmJson> {
-        let file =
-            File::create(path).with_context(|| format!("--vllm-json {}", path.display()))?;
+        let file = File::create(path).with_context(|| format!("--vllm-json {}", path.display()))?;
         Ok(VllmJson {
             path: path.to_owned(),
             file,
