@@ -84,7 +84,13 @@ struct Body<'a> {
 
 fn json_error(body: &[u8], e: &serde_json::Error) -> ApiError {
     let before = body.split(|b| *b == b'\n').take(e.line().saturating_sub(1));
-    let at = before.map(|line| line.len() + 1).sum::<usize>() + e.column().saturating_sub(1);
+    let column = e.column().saturating_sub(1);
+    // As Python counts: from 0, and one past the end where more was expected.
+    let at = if e.is_eof() {
+        body.len()
+    } else {
+        before.map(|line| line.len() + 1).sum::<usize>() + column
+    };
     if e.is_data() {
         let why = e.to_string().replace('\'', "\"");
         return invalid(
