@@ -211,10 +211,9 @@ impl Conn {
     }
 
     /// Makes the close a reset.
-    pub(crate) fn reset(&self) -> Gone {
+    pub(crate) fn reset(&self) {
         // If the option cannot be set, the close is a plain one: still no answer.
         let _ = self.stream.set_zero_linger();
-        Gone
     }
 }
 

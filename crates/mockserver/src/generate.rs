@@ -8,7 +8,6 @@ use crate::fault::{Fault, FaultKind};
 use crate::http::Request;
 use crate::job::{Finish, Job};
 use crate::routes::refuse;
-use crate::server::Server;
 use crate::stats::count;
 use crate::{stream, whole};
 
@@ -19,35 +18,6 @@ pub(crate) const ENGINE_DIED: &str =
 const BAD_GATEWAY: &str =
     "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>";
 
-/// A request in flight; dropped when it ends, however it ends.
-struct InFlight {
-    server: Rc<Server>,
-    ended: bool,
-}
-
-impl InFlight {
-    fn begin(server: &Rc<Server>) -> Self {
-        server.stats.stream_begins();
-        InFlight {
-            server: Rc::clone(server),
-            ended: false,
-        }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        let stats = &self.server.stats;
-        stats.stream_ends();
-        if self.ended {
-            count(&stats.completed);
-        } else {
-            count(&stats.aborted);
-            self.server.books.metrics.borrow_mut().finish(Finish::Abort);
-        }
-    }
-}
-
 /// Answers a chat or text completion. Returns whether the connection is kept.
 pub(crate) async fn answer(conn: &mut Conn, request: Request, chat: bool) -> Result<bool, Gone> {
     let server = Rc::clone(&conn.server);
@@ -57,14 +27,13 @@ pub(crate) async fn answer(conn: &mut Conn, request: Request, chat: bool) -> Res
         Err(e) => return refuse(conn, &e, keep).await,
     };
     let number = count(&server.stats.requests);
-    let job = Job::new(&server, asked, number, request.arrival);
+    let mut job = Job::new(&server, asked, number, request.arrival);
     drop(request);
-    let mut flight = InFlight::begin(&server);
     if let Some(fault) = job.fault.clone() {
         count(&server.stats.faults);
-        if let Some(kept) = instead(conn, &fault, keep).await {
-            flight.ended = true;
-            return kept;
+        if let Some((status, kind, body)) = instead(&fault) {
+            job.flight.end(Finish::Error);
+            return conn.respond(status, kind, "", body.as_bytes(), keep).await;
         }
     }
     let as_stream = job.stream && job.fault_kind() != Some(FaultKind::NotStream);
@@ -73,15 +42,9 @@ pub(crate) async fn answer(conn: &mut Conn, request: Request, chat: bool) -> Res
     } else {
         whole::run(conn, job, keep).await
     };
-    match ended {
-        Ok(end) => {
-            flight.ended = true;
-            match end {
-                End::Kept(keep) => Ok(keep),
-                End::Cut => Err(Gone),
-            }
-        }
-        Err(gone) => Err(gone),
+    match ended? {
+        End::Kept(keep) => Ok(keep),
+        End::Cut => Err(Gone),
     }
 }
 
@@ -93,8 +56,8 @@ pub(crate) enum End {
     Cut,
 }
 
-/// The answer of a fault that replaces the whole answer; `None` for the others.
-async fn instead(conn: &mut Conn, fault: &Fault, keep: bool) -> Option<Result<bool, Gone>> {
+/// Status, content type and body of a fault that replaces the whole answer; `None` for the others.
+fn instead(fault: &Fault) -> Option<(u16, &'static str, String)> {
     let json = "application/json";
     let (status, kind, body) = match fault.kind {
         FaultKind::HttpError => (fault.status, json, died(fault.status)),
@@ -102,9 +65,7 @@ async fn instead(conn: &mut Conn, fault: &Fault, keep: bool) -> Option<Result<bo
         FaultKind::Html => (200, "text/html", BAD_GATEWAY.to_owned()),
         _ => return None,
     };
-    conn.server.books.metrics.borrow_mut().finish(Finish::Error);
-    let body = fault.body.clone().unwrap_or(body);
-    Some(conn.respond(status, kind, "", body.as_bytes(), keep).await)
+    Some((status, kind, fault.body.clone().unwrap_or(body)))
 }
 
 fn died(code: u16) -> String {

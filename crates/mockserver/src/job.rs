@@ -8,6 +8,7 @@ use crate::clock::ms_to_ns;
 use crate::config::{MockConfig, Mode};
 use crate::engine::{Step, Ticket};
 use crate::fault::{Fault, FaultKind, selected};
+use crate::flight::Flight;
 use crate::plan::Plan;
 use crate::prefix::mix;
 use crate::prompt::{PromptTokens, VOCABULARY};
@@ -103,13 +104,14 @@ pub(crate) struct Job {
     pub(crate) token_ids: bool,
     pub(crate) fault: Option<Fault>,
     pub(crate) arrival: u64,
+    pub(crate) flight: Flight,
     /// Mixed into the made-up token ids, so that answers differ.
     seed: u64,
 }
 
 impl Job {
     /// Decides the answer to the `number`th request (from 1), whose last byte came at `arrival`.
-    pub(crate) fn new(server: &Server, request: GenRequest, number: u64, arrival: u64) -> Self {
+    pub(crate) fn new(server: &Rc<Server>, request: GenRequest, number: u64, arrival: u64) -> Self {
         let config = &*server.config;
         let fault = config
             .fault
@@ -146,6 +148,7 @@ impl Job {
             token_ids: request.token_ids,
             fault,
             arrival,
+            flight: Flight::begin(server),
             seed,
         }
     }

@@ -66,6 +66,7 @@
 mod alarm;
 mod body;
 mod books;
+mod check;
 mod chunk;
 mod clock;
 mod config;
@@ -73,6 +74,7 @@ mod conn;
 mod engine;
 mod error;
 mod fault;
+mod flight;
 mod framing;
 mod generate;
 mod http;

@@ -164,6 +164,12 @@ impl Metrics {
         if config.tokens_per_chunk.iter().any(|n| *n > 1) {
             self.render_drafts(&mut page);
         }
+        self.render_times(&mut page);
+        page.cache_config(config);
+        page.text
+    }
+
+    fn render_times(&self, page: &mut Page) {
         page.histogram(
             "time_to_first_token_seconds",
             "Histogram of time to first token in seconds.",
@@ -184,8 +190,6 @@ impl Metrics {
             "Histogram of time spent in WAITING phase for request.",
             &self.queue,
         );
-        page.cache_config(config);
-        page.text
     }
 
     fn render_drafts(&self, page: &mut Page) {

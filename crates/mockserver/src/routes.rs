@@ -1,5 +1,6 @@
 //! Which path is answered by what.
 
+use linktax_records::Nanos;
 use serde_json::{Value, json};
 
 use crate::body::{ApiError, invalid};
@@ -8,7 +9,6 @@ use crate::generate;
 use crate::http::Request;
 use crate::prompt::word_ids;
 use crate::stats::RecordedRequest;
-use linktax_records::Nanos;
 
 const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=1.0.0; charset=utf-8";
@@ -46,13 +46,7 @@ pub(crate) async fn answer(conn: &mut Conn, request: Request) -> Result<bool, Go
     let config = conn.server.config.clone();
     let keep = request.keep_alive;
     if config.record_requests && request.method == "POST" {
-        conn.server.stats.record(RecordedRequest {
-            arrival: Nanos::from_nanos(request.arrival),
-            connection: conn.number,
-            path: request.path.clone(),
-            headers: request.headers.clone(),
-            body: request.body().to_vec(),
-        });
+        record(conn, &request);
     }
     if let Some(key) = &config.api_key
         && request.path.starts_with("/v1")
@@ -76,39 +70,46 @@ pub(crate) async fn answer(conn: &mut Conn, request: Request) -> Result<bool, Go
     if takes_json && let Err(e) = check_content_type(&request) {
         return refuse(conn, &e, keep).await;
     }
-    match route {
-        Route::Completions => generate::answer(conn, request, false).await,
-        Route::Chat => generate::answer(conn, request, true).await,
+    let (content_type, body) = match route {
+        Route::Completions => return generate::answer(conn, request, false).await,
+        Route::Chat => return generate::answer(conn, request, true).await,
         Route::Tokenize => match tokenize(conn, &request) {
-            Ok(body) => conn.respond(200, JSON, "", body.as_bytes(), keep).await,
-            Err(e) => refuse(conn, &e, keep).await,
+            Ok(body) => (JSON, body),
+            Err(e) => return refuse(conn, &e, keep).await,
         },
-        Route::Models => {
-            let body = models(conn);
-            conn.respond(200, JSON, "", body.as_bytes(), keep).await
-        }
-        Route::Version => {
-            let body = json!({"version": config.version}).to_string();
-            conn.respond(200, JSON, "", body.as_bytes(), keep).await
-        }
-        Route::Metrics => {
-            let server = &conn.server;
-            let (running, waiting) = server.load();
-            let page = server
-                .books
-                .metrics
-                .borrow()
-                .render(&config, running, waiting);
-            conn.respond(200, METRICS, "", page.as_bytes(), keep).await
-        }
+        Route::Models => (JSON, models(conn)),
+        Route::Version => (JSON, json!({"version": config.version}).to_string()),
+        Route::Metrics => (METRICS, metrics(conn)),
         Route::ResetPrefixCache => {
             if let Some(cache) = &mut *conn.server.books.cache.borrow_mut() {
                 cache.reset();
             }
-            conn.respond(200, "", "", b"", keep).await
+            ("", String::new())
         }
-        Route::Health | Route::Profile => conn.respond(200, "", "", b"", keep).await,
-    }
+        Route::Health | Route::Profile => ("", String::new()),
+    };
+    conn.respond(200, content_type, "", body.as_bytes(), keep)
+        .await
+}
+
+fn record(conn: &Conn, request: &Request) {
+    conn.server.stats.record(RecordedRequest {
+        arrival: Nanos::from_nanos(request.arrival),
+        connection: conn.number,
+        path: request.path.clone(),
+        headers: request.headers.clone(),
+        body: request.body().to_vec(),
+    });
+}
+
+fn metrics(conn: &Conn) -> String {
+    let server = &conn.server;
+    let (running, waiting) = server.load();
+    server
+        .books
+        .metrics
+        .borrow()
+        .render(&server.config, running, waiting)
 }
 
 /// Answers with an error document.

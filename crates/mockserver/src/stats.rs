@@ -5,8 +5,7 @@ use linktax_records::Nanos;
 
 /// What a mock server has seen and done so far: the truth to hold a client's numbers against.
 ///
-/// A client may read an answer's last byte a moment before the answer is counted as ended;
-/// what [`MockHandle::shutdown`](crate::MockHandle::shutdown) returns is settled.
+/// An answer is counted as ended right before its last byte goes out: a client that has read it finds it here.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MockStats {

@@ -122,16 +122,10 @@ impl Stream<'_> {
             }
             self.last_step = Some(step.due);
         }
-        let cut = self.job.fault_kind().is_some_and(FaultKind::cuts);
         if step.last {
             metrics
                 .e2e
                 .observe(step.due.saturating_sub(self.job.arrival));
-            metrics.finish(if cut {
-                crate::job::Finish::Error
-            } else {
-                self.job.finish
-            });
         }
     }
 
@@ -300,13 +294,16 @@ impl Stream<'_> {
             Some(FaultKind::Truncate) => self.send_last_chunk().await,
             Some(FaultKind::Hang) => {
                 self.conn.until_gone().await;
+                self.job.flight.end(self.job.finish);
                 Ok(End::Cut)
             }
-            Some(FaultKind::Reset) => {
-                self.conn.reset();
+            _ => {
+                if kind == Some(FaultKind::Reset) {
+                    self.conn.reset();
+                }
+                self.job.flight.end(self.job.finish);
                 Ok(End::Cut)
             }
-            _ => Ok(End::Cut),
         }
     }
 
@@ -359,6 +356,7 @@ impl Stream<'_> {
     }
 
     async fn send_last_chunk(&mut self) -> Result<End, Gone> {
+        self.job.flight.end(self.job.finish);
         self.conn.write(LAST_CHUNK).await?;
         Ok(End::Kept(self.keep))
     }

@@ -10,7 +10,7 @@ use crate::conn::{Conn, Gone, Wake};
 use crate::fault::FaultKind;
 use crate::generate::{ENGINE_DIED, End};
 use crate::http::response_head;
-use crate::job::{Finish, Job};
+use crate::job::Job;
 use crate::server::FINGERPRINT;
 use crate::text::Words;
 
@@ -39,11 +39,6 @@ pub(crate) async fn run(conn: &mut Conn, mut job: Job, keep: bool) -> Result<End
             metrics.ttft.observe(first.saturating_sub(job.arrival));
         }
         metrics.e2e.observe(end.saturating_sub(job.arrival));
-        metrics.finish(if cut.is_some() {
-            Finish::Error
-        } else {
-            job.finish
-        });
     }
     let mut body = Vec::with_capacity(1024);
     if job.chat {
@@ -51,16 +46,17 @@ pub(crate) async fn run(conn: &mut Conn, mut job: Job, keep: bool) -> Result<End
     } else {
         completion(&job, &server.config, tokens, &mut body);
     }
+    if cut == Some(FaultKind::Hang) {
+        conn.until_gone().await;
+    }
+    job.flight.end(job.finish);
     match cut {
         Some(FaultKind::ErrorFrame | FaultKind::ErrorEvent) => {
             let body = error_json(ENGINE_DIED, "InternalServerError", None, 500);
             let kept = conn.respond(500, JSON, "", body.as_bytes(), keep).await?;
             Ok(End::Kept(kept))
         }
-        Some(FaultKind::Hang) => {
-            conn.until_gone().await;
-            Ok(End::Cut)
-        }
+        Some(FaultKind::Hang) => Ok(End::Cut),
         Some(FaultKind::Reset) => {
             conn.reset();
             Ok(End::Cut)

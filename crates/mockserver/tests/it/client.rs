@@ -116,6 +116,14 @@ impl Client {
         }
     }
 
+    /// Whether nothing is there to read now, the connection being open.
+    pub(crate) fn silent(&mut self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let read = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        read.is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+    }
+
     /// What was read and is not part of an answer yet.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead

@@ -147,11 +147,10 @@ fn an_idle_connection_is_closed_after_the_timeout() {
     };
     let server = MockServer::spawn(config).unwrap();
     let mut client = Client::connect(server.addr());
+    let asked = Instant::now();
     assert_eq!(client.get("/health").status, 200);
-    let answered = Instant::now();
     assert_eq!(client.more(), Err(End::Fin));
-    // The answer may be read a little after the timeout has begun to run.
-    assert!(answered.elapsed() >= Duration::from_millis(25));
+    assert!(asked.elapsed() >= Duration::from_millis(50));
     // A stream that lasts longer is not idle.
     let config = MockConfig {
         keep_alive_timeout_ms: 5.0,
