@@ -2,9 +2,11 @@
 
 pub(crate) mod args;
 mod environment;
+mod grid;
 pub(crate) mod plan;
 mod progress;
 mod record;
+mod vllm_json;
 
 use std::path::PathBuf;
 
@@ -22,6 +24,7 @@ use crate::exit::Exit;
 use crate::{output, table};
 use args::BenchArgs;
 use plan::BenchPlan;
+use vllm_json::VllmJson;
 
 /// Runs the command.
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
@@ -29,21 +32,22 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
         (Some(dir), true) => Some(RunWriter::resume(dir)?),
         _ => None,
     };
+    if let Some(writer) = resumed.as_ref().filter(|w| is_complete(w.manifest())) {
+        output::note("every cell of this run is complete: nothing is left to run");
+        return finish(&args, writer);
+    }
     let mut plan = match &resumed {
         Some(writer) => serde_json::from_value(writer.manifest().plan.clone())
             .context("the plan in run.json cannot be read by this version of linktax")?,
         None => BenchPlan::from_args(&args)?,
     };
     let secrets = plan.secrets(&args)?;
-    let vllm_json = args
-        .vllm_json
-        .as_deref()
-        .map(record::VllmJson::create)
-        .transpose()?;
+    let mut vllm_json = args.vllm_json.as_deref().map(VllmJson::open).transpose()?;
     let mock = start_mock(&mut plan)?;
+    let run = Run::prepare(plan.load.clone(), &secrets)?;
+    // Until here there is nothing to lose, and Ctrl-C ends the process.
     let stop = watch::Sender::new(Stop::Run);
     watch_signals(stop.clone())?;
-    let run = Run::prepare(plan.load.clone(), &secrets)?;
     let mut writer = match resumed {
         Some(writer) => writer,
         None => {
@@ -51,6 +55,12 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
             RunWriter::create(&dir, manifest(&args, &plan, &run)?)?
         }
     };
+    if let Some(file) = &mut vllm_json {
+        file.begin(&writer, args.save_detailed)?;
+    }
+    if !args.quiet {
+        output::note(&format!("run directory: {}", writer.dir().display()));
+    }
     let mut bench = record::Bench {
         args: &args,
         plan: &plan,
@@ -62,6 +72,13 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
     bench.run_cells()?;
     drop(mock);
     finish(&args, &writer)
+}
+
+fn is_complete(manifest: &RunManifest) -> bool {
+    manifest
+        .cells
+        .iter()
+        .all(|c| c.status == CellStatus::Complete)
 }
 
 /// Starts the built-in server and points the plan at it.
@@ -171,7 +188,7 @@ fn finish(args: &BenchArgs, writer: &RunWriter) -> anyhow::Result<Exit> {
     if args.json {
         output::print(&serde_json::to_string_pretty(manifest)?)?;
     } else {
-        output::print(&table::render(manifest))?;
+        output::print(&table::render(manifest, output::width()))?;
         output::print(&format!("run directory: {}", writer.dir().display()))?;
     }
     Ok(exit(manifest))

@@ -1,6 +1,9 @@
 //! The command line: subcommands and what they dispatch to.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::{bench, calibrate, export, mock, summarize};
@@ -32,9 +35,13 @@ enum Command {
     Mock(mock::MockArgs),
 }
 
-/// Parses the arguments and runs the command. Bad usage is printed by clap, with exit code 2.
+/// Parses the arguments and runs the command.
 pub(crate) fn run() -> anyhow::Result<Exit> {
-    match Cli::parse().command {
+    let command = match parse(std::env::args_os()) {
+        Ok(cli) => cli.command,
+        Err(error) => return usage(&error),
+    };
+    match command {
         Command::Bench(args) => bench::run(*args),
         Command::Summarize(args) => summarize::run(&args),
         Command::Export(args) => export::run(&args),
@@ -43,13 +50,54 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     }
 }
 
+fn parse<I, T>(words: I) -> Result<Cli, clap::Error>
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString> + Clone,
+{
+    Cli::from_arg_matches(&command().try_get_matches_from(words)?)
+}
+
+/// The command line, with `-1` taken for a value: it is then refused as a number, not as an unknown flag.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|sub| sub.mut_args(|arg| arg.allow_negative_numbers(true)))
+}
+
+/// Help and version go to stdout; everything else is an error of one line.
+fn usage(error: &clap::Error) -> anyhow::Result<Exit> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            error.print()?;
+            Ok(Exit::Clean)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.print()?;
+            Ok(Exit::NoCommand)
+        }
+        _ => Err(anyhow::anyhow!(one_line(&error.render().to_string()))),
+    }
+}
+
+/// What clap says in paragraphs, without the usage.
+fn one_line(rendered: &str) -> String {
+    let parts: Vec<String> = rendered
+        .split("\n\n")
+        .map(|paragraph| {
+            let words: Vec<&str> = paragraph.split_whitespace().collect();
+            words.join(" ")
+        })
+        .filter(|p| !p.is_empty() && !p.starts_with("Usage:") && !p.starts_with("For more"))
+        .collect();
+    let text = parts.join("; ");
+    format!("{}; see --help", text.trim_start_matches("error: "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -10,6 +10,8 @@ pub(crate) enum Exit {
     Clean,
     /// 1: it ran, but the result is not clean; the reason was printed.
     NotClean,
+    /// 2: no command was given; the help was printed.
+    NoCommand,
 }
 
 /// Prints the error chain, if any, and gives the exit code: 0 clean, 1 not clean, 2 bad usage or unreadable input.
@@ -17,6 +19,7 @@ pub(crate) fn report(result: anyhow::Result<Exit>) -> ExitCode {
     match result {
         Ok(Exit::Clean) => ExitCode::SUCCESS,
         Ok(Exit::NotClean) => ExitCode::from(1),
+        Ok(Exit::NoCommand) => ExitCode::from(2),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // One line: the chain joined, so that scripts can show it. Nothing can be done if stderr is gone.

@@ -7,6 +7,7 @@ mod cli;
 mod exit;
 mod export;
 mod mock;
+mod number;
 mod output;
 mod summarize;
 mod table;

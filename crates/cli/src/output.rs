@@ -18,6 +18,12 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Columns of the terminal that stdout is; `None` for a file or a pipe, which have no edge.
+pub(crate) fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// Whether stderr is a terminal, so that a progress line makes sense.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()

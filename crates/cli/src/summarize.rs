@@ -46,7 +46,7 @@ pub(crate) fn run(args: &SummarizeArgs) -> anyhow::Result<Exit> {
     if args.json {
         output::print(&serde_json::to_string_pretty(&manifest)?)?;
     } else {
-        output::print(&table::render(&manifest))?;
+        output::print(&table::render(&manifest, output::width()))?;
     }
     Ok(bench::exit(&manifest))
 }

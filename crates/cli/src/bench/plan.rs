@@ -2,26 +2,19 @@
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linktax_loadgen::workload::{
-    Lengths, PromptKind, RunSection, WorkloadFile, WorkloadKind, WorkloadSpec, parse_cache,
+    Lengths, PromptKind, RunSection, WorkloadFile, WorkloadKind, WorkloadSpec,
 };
 use linktax_loadgen::{Endpoint, LoadPlan, Sampling, Secrets, TokenCounting};
 use linktax_metrics::{Slo, StallGap};
 use linktax_mockserver::MockConfig;
-use linktax_records::{CacheMode, CellSpec, Load};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::args::{BenchArgs, DatasetArg, EndpointArg, TokenCountArg};
+use super::grid;
 
-/// Fewest measured requests of a cell by default: what an interval over requests needs.
-const MIN_REQUESTS: u64 = 8;
-
-/// Waves of requests of a cell by default: with fewer there is no steady state.
-const WAVES: u64 = 4;
-
-/// Largest concurrency and length taken for meant.
-const MAX_CONCURRENCY: u32 = 100_000;
-const MAX_TOKENS: u64 = 100_000_000;
+/// Where the API key is looked for by default.
+const API_KEY_ENV: &str = "OPENAI_API_KEY";
 
 /// Everything that decides what a bench run measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,7 +55,7 @@ impl BenchPlan {
             slo.parse::<Slo>().context("--goodput")?;
         }
         let mock = args.mock.then(|| mock_config(args)).transpose()?;
-        let cells = cells(args, run, &workload)?;
+        let cells = grid::cells(args, run, &workload)?;
         let load = LoadPlan {
             model: args.model.clone(),
             endpoint,
@@ -75,7 +68,7 @@ impl BenchPlan {
                 TokenCountArg::Final => TokenCounting::Final,
             },
             num_warmups: args.num_warmups.or(run.warmup),
-            api_key_env: Some(args.api_key_env.clone()),
+            api_key_env: Some(api_key_env(args)?),
             header_names: header_pairs(args)?.into_iter().map(|(n, _)| n).collect(),
             insecure: args.insecure,
             connect_timeout_s: args.connect_timeout,
@@ -181,11 +174,14 @@ fn workload(
         spec.lengths = Some(text.parse::<Lengths>().context("--length-dist")?);
     }
     if let Some(ratio) = args.random_range_ratio {
-        let text = format!("uniform:{ratio}");
-        spec.lengths = match ratio {
-            0.0 => Some(Lengths::Fixed),
-            _ => Some(text.parse::<Lengths>().context("--random-range-ratio")?),
-        };
+        ensure!(
+            (0.0..1.0).contains(&ratio),
+            "--random-range-ratio {ratio}: expected 0 or more and less than 1"
+        );
+        spec.lengths = Some(match ratio {
+            0.0 => Lengths::Fixed,
+            _ => Lengths::Uniform(ratio),
+        });
     }
     spec.token_id_min = args.token_id_min.or(spec.token_id_min);
     spec.token_id_max = args.token_id_max.or(spec.token_id_max);
@@ -198,156 +194,6 @@ fn workload(
         "the chat endpoint takes no token ids; use prompt_kind = \"text\" or --endpoint completions"
     );
     Ok(spec)
-}
-
-/// The grid: input lengths outside, loads inside, so that a table reads like the published ones.
-fn cells(
-    args: &BenchArgs,
-    run: &RunSection,
-    workload: &WorkloadSpec,
-) -> anyhow::Result<Vec<CellSpec>> {
-    let synthetic = workload.kind == WorkloadKind::Synthetic;
-    let input_lens: Vec<Option<u64>> = if synthetic {
-        let lens = args.input_len.clone().or_else(|| run.input_len.clone());
-        lens.unwrap_or_else(|| vec![1024])
-            .into_iter()
-            .map(Some)
-            .collect()
-    } else {
-        ensure!(
-            args.input_len.is_none(),
-            "--input-len is for made-up prompts; the prompts of a file have their own lengths"
-        );
-        vec![None]
-    };
-    let output_len = args
-        .output_len
-        .or(run.output_len)
-        .or(synthetic.then_some(128));
-    for len in input_lens.iter().flatten().chain(&output_len) {
-        ensure!(
-            (1..=MAX_TOKENS).contains(len),
-            "a length of {len} tokens: expected 1 to {MAX_TOKENS}"
-        );
-    }
-    let cache = match (&args.cache, run.cache) {
-        (Some(text), _) => parse_cache(text).context("--cache")?,
-        (None, Some(cache)) => cache,
-        (None, None) if synthetic => CacheMode::Cold,
-        (None, None) => CacheMode::Workload,
-    };
-    let duration_s = args
-        .duration
-        .or(run.duration_s.filter(|_| args.requests.is_none()));
-    if let Some(s) = duration_s {
-        ensure!(
-            s > 0.0 && s <= 604_800.0,
-            "--duration {s}: expected more than 0 and at most 604800 seconds"
-        );
-        ensure!(
-            cache != CacheMode::Warm,
-            "--cache warm sends every prompt once before measuring, so the number of requests must be known: use --requests instead of --duration"
-        );
-    }
-    let name = workload
-        .name
-        .clone()
-        .unwrap_or_else(|| "synthetic".to_owned());
-    let loads = loads(args, run, workload)?;
-    let mut cells = Vec::new();
-    for input_len in input_lens {
-        for load in &loads {
-            let requests = match duration_s {
-                Some(_) => None,
-                None => requests(args, run, load, synthetic),
-            };
-            ensure!(requests != Some(0), "--requests 0: expected at least 1");
-            cells.push(CellSpec {
-                index: cells.len() as u32,
-                workload: name.clone(),
-                input_len,
-                output_len,
-                load: *load,
-                requests,
-                duration_s,
-                cache,
-            });
-        }
-    }
-    Ok(cells)
-}
-
-fn requests(args: &BenchArgs, run: &RunSection, load: &Load, synthetic: bool) -> Option<u64> {
-    let streams = load.concurrency();
-    let by_default = || match load {
-        Load::Concurrency(c) if synthetic => Some((WAVES * u64::from(*c)).max(MIN_REQUESTS)),
-        Load::Rate { per_second, .. } if synthetic => {
-            Some(((per_second * 30.0) as u64).max(MIN_REQUESTS))
-        }
-        // Files and traces: all there is.
-        _ => None,
-    };
-    args.requests
-        .or_else(|| run.requests_at(streams.unwrap_or(1)))
-        .or_else(by_default)
-}
-
-fn loads(args: &BenchArgs, run: &RunSection, workload: &WorkloadSpec) -> anyhow::Result<Vec<Load>> {
-    let concurrency = args.concurrency.clone().or_else(|| run.concurrency.clone());
-    for c in concurrency.iter().flatten() {
-        ensure!(
-            (1..=MAX_CONCURRENCY).contains(c),
-            "--concurrency {c}: expected 1 to {MAX_CONCURRENCY}"
-        );
-    }
-    let rates = args
-        .request_rate
-        .clone()
-        .or_else(|| run.request_rate.map(|r| vec![r]));
-    let cap = match concurrency.as_deref() {
-        Some([cap]) => Some(*cap),
-        _ => run.max_concurrency,
-    };
-    let open = rates.is_some() || workload.kind == WorkloadKind::Trace;
-    ensure!(
-        !(open && args.concurrency.as_ref().is_some_and(|c| c.len() > 1)),
-        "with an open loop --concurrency is the cap on requests in flight: give one number"
-    );
-    if workload.kind == WorkloadKind::Trace && rates.is_none() {
-        let speedup = args.speedup.or(run.speedup).unwrap_or(1.0);
-        ensure!(
-            speedup.is_finite() && speedup > 0.0,
-            "--speedup {speedup}: expected more than 0"
-        );
-        return Ok(vec![Load::Trace {
-            speedup,
-            max_concurrency: cap,
-        }]);
-    }
-    ensure!(args.speedup.is_none(), "--speedup is for traces");
-    let Some(rates) = rates else {
-        let grid = concurrency.unwrap_or_else(|| vec![1, 4, 16]);
-        return Ok(grid.into_iter().map(Load::Concurrency).collect());
-    };
-    let burstiness = args.burstiness.or(run.burstiness).unwrap_or(1.0);
-    ensure!(
-        burstiness > 0.0,
-        "--burstiness {burstiness}: expected more than 0 (1 is Poisson, inf is constant spacing)"
-    );
-    rates
-        .into_iter()
-        .map(|per_second| {
-            ensure!(
-                per_second.is_finite() && per_second > 0.0 && per_second <= 1e6,
-                "--request-rate {per_second}: expected more than 0 and at most 1000000 a second; for as fast as possible use --concurrency"
-            );
-            Ok(Load::Rate {
-                per_second,
-                burstiness: burstiness.is_finite().then_some(burstiness),
-                max_concurrency: cap,
-            })
-        })
-        .collect()
 }
 
 fn sampling(args: &BenchArgs) -> anyhow::Result<Sampling> {
@@ -410,27 +256,45 @@ fn metrics_interval(args: &BenchArgs) -> anyhow::Result<Option<f64>> {
     Ok((s > 0.0).then_some(s))
 }
 
+/// An engine whose prefills are long enough for a stall to be seen, and short enough for a minute's patience.
 fn mock_config(args: &BenchArgs) -> anyhow::Result<MockConfig> {
     match &args.mock_config {
         Some(path) => crate::mock::read_config(path),
         None => Ok(MockConfig {
             mode: linktax_mockserver::Mode::Engine,
             step_ms: 5.0,
-            prefill_us_per_token: 20.0,
+            prefill_us_per_token: 40.0,
             max_batched_tokens: 2048,
+            prompt_tokens_details: true,
             ..MockConfig::default()
         }),
     }
 }
 
+/// The variable that holds the key. One that was asked for must be there; the default one need not.
+fn api_key_env(args: &BenchArgs) -> anyhow::Result<String> {
+    let Some(name) = &args.api_key_env else {
+        return Ok(API_KEY_ENV.to_owned());
+    };
+    let set = std::env::vars_os().any(|(n, value)| n == name.as_str() && !value.is_empty());
+    ensure!(
+        set,
+        "--api-key-env {name}: there is no such environment variable, or it is empty; export the key under this \
+         name (the flag takes the variable's name, not the key)"
+    );
+    Ok(name.clone())
+}
+
 fn nonce(given: Option<&str>) -> anyhow::Result<u64> {
-    match given {
-        Some(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)
-            .map_err(|_| anyhow!("--nonce {text}: expected up to 16 hexadecimal digits")),
-        None => {
-            // The hasher's keys come from the operating system's random source.
-            use std::hash::{BuildHasher, Hasher, RandomState};
-            Ok(RandomState::new().build_hasher().finish())
-        }
-    }
+    let Some(text) = given else {
+        // The hasher's keys come from the operating system's random source.
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        return Ok(RandomState::new().build_hasher().finish());
+    };
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let hexadecimal = digits.chars().all(|c| c.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| hexadecimal)
+        .ok_or_else(|| anyhow!("--nonce {text}: expected 1 to 16 hexadecimal digits"))
 }

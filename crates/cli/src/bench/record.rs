@@ -1,9 +1,6 @@
 //! Runs the cells that are left, writes down what comes of them, and keeps the manifest true after each.
 
-use std::fs::File;
-use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use linktax_loadgen::{CellRun, Event, Run, Stop, unix_now_ns};
@@ -15,6 +12,7 @@ use tokio::sync::watch;
 use super::args::BenchArgs;
 use super::plan::BenchPlan;
 use super::progress::Progress;
+use super::vllm_json::VllmJson;
 
 /// A bench run in progress.
 pub(crate) struct Bench<'a> {
@@ -105,15 +103,12 @@ impl Bench<'_> {
         entry.verdict = Some(verdict);
         self.writer.save()?;
         if let Some(out) = &mut self.vllm_json {
-            let manifest = self.writer.manifest();
-            let detailed = self.args.save_detailed;
-            let result = linktax_interop::vllm_bench::vllm_bench_result(
-                &manifest.cells[cell],
-                manifest,
+            out.append(
+                self.writer.manifest(),
+                cell,
                 &records,
-                detailed,
+                self.args.save_detailed,
             )?;
-            out.append(&Value::Object(result))?;
         }
         Ok(())
     }
@@ -142,30 +137,6 @@ fn add_notes(verdict: &mut Verdict, notes: Vec<Note>, complete: bool) {
     }
     if !complete && verdict.status == VerdictStatus::Valid {
         verdict.status = VerdictStatus::Flagged;
-    }
-}
-
-/// The file of `--vllm-json`, opened before the run so that a bad path fails early.
-pub(crate) struct VllmJson {
-    path: PathBuf,
-    file: File,
-}
-
-impl VllmJson {
-    pub(crate) fn create(path: &Path) -> anyhow::Result<VllmJson> {
-        let file = File::create(path).with_context(|| format!("--vllm-json {}", path.display()))?;
-        Ok(VllmJson {
-            path: path.to_owned(),
-            file,
-        })
-    }
-
-    fn append(&mut self, value: &Value) -> anyhow::Result<()> {
-        let mut line = value.to_string();
-        line.push('\n');
-        self.file
-            .write_all(line.as_bytes())
-            .with_context(|| format!("--vllm-json {}", self.path.display()))
     }
 }
 
