@@ -141,7 +141,7 @@ impl Run {
     ) -> Result<CellRun, LoadError> {
         let started_unix_ns = unix_now_ns();
         let origin = Monotonic.now();
-        let mut crew = Crew::start(&self.session, stop)?;
+        let mut crew = Crew::start(&self.session, cell, stop)?;
         let mut notes = Vec::new();
         for job in self.preparing_jobs(cell, attempt, origin) {
             let phase = crew.run_phase(job, stop, on)?;
@@ -229,8 +229,14 @@ struct PhaseRun {
 }
 
 impl Crew {
-    fn start(session: &Arc<Session>, stop: &watch::Sender<Stop>) -> Result<Crew, LoadError> {
-        let workers = session.plan.threads.max(1);
+    fn start(
+        session: &Arc<Session>,
+        cell: &CellSpec,
+        stop: &watch::Sender<Stop>,
+    ) -> Result<Crew, LoadError> {
+        // A thread without a stream would keep its share of the requests to itself.
+        let streams = crate::plan::in_flight_cap(&cell.load).unwrap_or(u32::MAX);
+        let workers = session.plan.threads.min(streams).max(1);
         let live = Arc::new(Live::default());
         let (tx, reports) = std_mpsc::channel();
         let mut commands = Vec::new();
