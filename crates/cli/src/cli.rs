@@ -60,7 +60,12 @@ where
 
 /// The command line, with `-1` taken for a value: it is then refused as a number, not as an unknown flag.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|sub| sub.mut_args(|arg| arg.allow_negative_numbers(true)))
+    Cli::command().mut_subcommands(|sub| {
+        sub.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
+            arg.allow_negative_numbers(takes_values)
+        })
+    })
 }
 
 /// Help and version go to stdout; everything else is an error of one line.

@@ -3,6 +3,7 @@
 mod columns;
 mod layout;
 
+use layout::wrap;
 use linktax_records::{CellEntry, CellStatus, Note, RunManifest, RunStatus, VerdictStatus};
 use serde_json::Value;
 
@@ -10,9 +11,10 @@ use serde_json::Value;
 /// that of the terminal, if it is one.
 pub(crate) fn render(manifest: &RunManifest, width: Option<usize>) -> String {
     let mut out = String::new();
-    out.push_str(&heading(manifest));
+    let say = |out: &mut String, text: &str| out.push_str(&wrap(text, width));
+    say(&mut out, &heading(manifest));
     for line in warnings(manifest) {
-        out.push_str(&format!("! {line}\n"));
+        say(&mut out, &format!("! {line}\n"));
     }
     let measured: Vec<&CellEntry> = manifest
         .cells
@@ -30,9 +32,9 @@ pub(crate) fn render(manifest: &RunManifest, width: Option<usize>) -> String {
     for (title, table) in tables {
         out.push_str(&format!("\n{title}\n{}\n", table.render(width)));
     }
-    out.push_str(LEGEND);
+    say(&mut out, LEGEND);
     for line in remarks(&measured) {
-        out.push_str(&format!("- {line}\n"));
+        say(&mut out, &format!("- {line}\n"));
     }
     out
 }
@@ -126,46 +128,62 @@ fn remarks(cells: &[&CellEntry]) -> Vec<String> {
 
 /// Notes with the cells they are about; what several cells have in common is told once.
 #[derive(Default)]
-struct Merged<'a>(Vec<(Option<VerdictStatus>, &'a Note, Vec<u32>, bool)>);
+struct Merged<'a>(Vec<Shared<'a>>);
+
+struct Shared<'a> {
+    status: Option<VerdictStatus>,
+    /// As the first cell has it.
+    note: &'a Note,
+    cells: Vec<u32>,
+    /// Whether all have it in these words.
+    alike: bool,
+}
 
 impl<'a> Merged<'a> {
     fn add(&mut self, cell: &CellEntry, status: Option<VerdictStatus>, note: &'a Note) {
         let number = cell.spec.index + 1;
-        let known = |(s, n, ..): &&mut (Option<VerdictStatus>, &Note, Vec<u32>, bool)| {
-            *s == status && n.code == note.code
-        };
+        let known = |s: &&mut Shared<'_>| s.status == status && s.note.code == note.code;
         match self.0.iter_mut().find(known) {
-            Some((_, first, cells, alike)) => {
+            Some(shared) => {
                 // A cell can have two notes of one code.
-                if cells.last() != Some(&number) {
-                    cells.push(number);
+                if shared.cells.last() != Some(&number) {
+                    shared.cells.push(number);
                 }
-                *alike &= first.message == note.message;
+                shared.alike &= shared.note.message == note.message;
             }
-            None => self.0.push((status, note, vec![number], true)),
+            None => self.0.push(Shared {
+                status,
+                note,
+                cells: vec![number],
+                alike: true,
+            }),
         }
     }
 
-    fn lines(self) -> Vec<String> {
-        self.0
-            .into_iter()
-            .map(|(status, note, cells, alike)| {
-                let several = if cells.len() > 1 { "cells" } else { "cell" };
-                let list: Vec<String> = cells.iter().map(u32::to_string).collect();
-                let status = status.map_or_else(String::new, |s| format!(" ({})", word(s)));
-                let rest = match (alike, cells.len()) {
-                    (true, _) => String::new(),
-                    (false, 1) => " (and more of this)".to_owned(),
-                    (false, _) => format!(" (this is cell {}; the others are alike)", cells[0]),
-                };
-                format!(
-                    "{several} {}{status}: {}: {}{rest}",
-                    list.join(", "),
-                    note.code,
-                    note.message
-                )
-            })
-            .collect()
+    fn lines(&self) -> Vec<String> {
+        self.0.iter().map(Shared::line).collect()
+    }
+}
+
+impl Shared<'_> {
+    fn line(&self) -> String {
+        let list: Vec<String> = self.cells.iter().map(u32::to_string).collect();
+        let noun = if list.len() > 1 { "cells" } else { "cell" };
+        let status = match self.status {
+            Some(status) => format!(" ({})", word(status)),
+            None => String::new(),
+        };
+        let rest = match (self.alike, list.len()) {
+            (true, _) => String::new(),
+            (false, 1) => " (and more of this)".to_owned(),
+            (false, _) => format!(" (this is cell {}; the others are alike)", list[0]),
+        };
+        format!(
+            "{noun} {}{status}: {}: {}{rest}",
+            list.join(", "),
+            self.note.code,
+            self.note.message
+        )
     }
 }
 

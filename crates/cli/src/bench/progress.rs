@@ -36,15 +36,15 @@ struct Live {
 impl Progress {
     /// Announces a cell.
     pub(crate) fn start(spec: &CellSpec, cells: usize, quiet: bool) -> Progress {
-        let title = format!("cell {}/{cells}: {}", spec.index + 1, describe(spec));
         let bar = (!quiet && output::stderr_is_terminal()).then(|| bar(spec));
         if bar.is_none() && !quiet {
-            output::note(&title);
+            let number = spec.index + 1;
+            output::note(&format!("cell {number}/{cells}: {}", describe(spec)));
         }
         Progress {
             bar,
             live: RefCell::new(Live {
-                title,
+                title: format!("{}/{cells} {}", spec.index + 1, short(spec)),
                 phase: Phase::Warmup,
                 done: 0,
                 failed: 0,
@@ -138,12 +138,12 @@ impl Live {
             }
             _ => String::new(),
         };
+        // What matters most comes first: the end is cut off on a narrow terminal.
         format!(
-            "{} | {} {} running, {} done, {} failed, {rate}{ttft}",
+            "{} {}: {} running, {} failed, {rate}{ttft}",
             self.title,
             phase_word(self.phase),
             self.running,
-            self.done,
             self.failed
         )
     }
@@ -151,12 +151,24 @@ impl Live {
 
 fn bar(spec: &CellSpec) -> ProgressBar {
     let bar = ProgressBar::new(spec.requests.unwrap_or(0));
-    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {msg} ({eta} left)");
+    let style = ProgressStyle::with_template("{bar:10} {pos}/{len} {eta} left, {wide_msg}");
     if let Ok(style) = style {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
+}
+
+/// A cell in the fewest words.
+fn short(spec: &CellSpec) -> String {
+    let load = match spec.load.concurrency() {
+        Some(c) => format!("C {c}"),
+        None => spec.load.to_string(),
+    };
+    match spec.input_len {
+        Some(length) => format!("in {length} {load}"),
+        None => load,
+    }
 }
 
 /// A cell in a few words.

@@ -243,5 +243,5 @@ pub(super) fn service(cells: &[&CellEntry]) -> Option<Grid> {
         ]);
         rows.push(row);
     }
-    Some(Grid { headers, rows })
+    Some(Grid { headers, rows }.without_empty_columns())
 }

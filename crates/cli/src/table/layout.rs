@@ -20,6 +20,19 @@ impl Grid {
         }
     }
 
+    /// Leaves out columns in which no cell has a value.
+    pub(crate) fn without_empty_columns(mut self) -> Grid {
+        for at in (0..self.headers.len()).rev() {
+            if self.rows.iter().all(|row| row[at] == "n/a") {
+                self.headers.remove(at);
+                for row in &mut self.rows {
+                    row.remove(at);
+                }
+            }
+        }
+        self
+    }
+
     fn wide(&self) -> String {
         let mut table = new_table();
         table.set_header(self.headers.iter().copied());
@@ -59,6 +72,28 @@ impl Grid {
         }
         finish(table, 1)
     }
+}
+
+/// Breaks the lines of a text between words; without a limit it stays as it is.
+pub(crate) fn wrap(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return text.to_owned();
+    };
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let mut used = 0;
+        for word in line.split_inclusive(' ') {
+            let length = word.trim_end().chars().count();
+            if used > 0 && used + length > width {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push_str("\n  ");
+                used = 2;
+            }
+            out.push_str(word);
+            used += word.chars().count();
+        }
+    }
+    out
 }
 
 fn new_table() -> Table {
@@ -118,6 +153,25 @@ mod tests {
         for n in 1..=4 {
             assert!(tall.contains(&format!("#{n} |")), "{tall}");
         }
+    }
+
+    #[test]
+    fn columns_without_any_value_are_left_out() {
+        let mut grid = grid();
+        for row in &mut grid.rows {
+            row[1] = "n/a".to_owned();
+        }
+        grid.rows[0][2] = "n/a".to_owned();
+        assert_eq!(grid.without_empty_columns().headers, ["in", "verdict"]);
+    }
+
+    #[test]
+    fn text_breaks_between_words_and_keeps_its_lines() {
+        let text = "one two three\n- four\n";
+        assert_eq!(wrap(text, None), text);
+        assert_eq!(wrap(text, Some(80)), text);
+        assert_eq!(wrap(text, Some(8)), "one two\n  three\n- four\n");
+        assert_eq!(wrap("abcdefghij k", Some(4)), "abcdefghij\n  k");
     }
 
     #[test]
