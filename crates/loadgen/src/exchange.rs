@@ -3,7 +3,8 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,14 +13,19 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Request, Response, header};
 use linktax_records::{FailureDetail, Nanos, Outcome, TokenSource};
 use linktax_sse::{DecodeOptions, Decoded, ResponseDecoder, StreamEnd};
+use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep};
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, Monotonic};
+use crate::quiet::QuietWaker;
 use crate::transport::{Connection, Driver, ReadStamp};
 
 /// Longest error body kept, in bytes.
 const MAX_ERROR_BODY: usize = 4096;
+
+/// Frames that one stream may take before the others have their turn.
+const MAX_STEPS: u32 = 64;
 
 /// What every exchange of a cell shares.
 #[derive(Clone, Debug)]
@@ -72,6 +78,8 @@ struct Exchange<'a> {
     options: &'a ExchangeOptions,
     t_sent: Nanos,
     t_headers: Option<Nanos>,
+    /// Whether timer and cancellation know whom to wake.
+    armed: bool,
 }
 
 /// Sends `request` on `conn` and reads the answer to its end, its timeout or the cancellation.
@@ -96,14 +104,20 @@ pub(crate) async fn exchange(
         options,
         t_sent,
         t_headers: None,
+        armed: false,
     };
-    let ended = poll_fn(|cx| {
+    let wakes = Arc::new(QuietWaker::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    // Without tokio's budget: it would have a stream that reads much wake itself through the waker that is quiet.
+    let ended = unconstrained(poll_fn(|cx| {
         if cancel.is_set() {
             return Poll::Ready(Ended::Cancelled);
         }
-        cancel.register(slot, cx);
-        state.poll(cx)
-    })
+        wakes.begin(cx);
+        let ended = state.poll(&mut Context::from_waker(&waker), cx.waker(), cancel, slot);
+        wakes.end();
+        ended
+    }))
     .await;
     let t_done = match ended {
         Ended::Stream(_) | Ended::Plain(_) => state.stamp.at().max(t_sent),
@@ -123,7 +137,15 @@ pub(crate) async fn exchange(
 }
 
 impl Exchange<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    /// `cx` is the quiet waker's, `task` the task's own.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        task: &Waker,
+        cancel: &Cancel,
+        slot: usize,
+    ) -> Poll<Ended> {
+        let mut steps = 0;
         loop {
             // The driver reads at most one frame ahead, so the stamp still belongs to the frame taken below.
             // Its own end is not the exchange's: what it has read may still wait to be taken.
@@ -133,7 +155,19 @@ impl Exchange<'_> {
                 Poll::Ready(None) => {}
                 Poll::Pending => break,
             }
+            steps += 1;
+            if steps == MAX_STEPS {
+                // Let the other streams of this thread have their turn.
+                task.wake_by_ref();
+                return Poll::Pending;
+            }
         }
+        if steps > 0 && self.armed {
+            // Woken by the socket: the timer and the cancellation are still registered from an earlier poll.
+            return Poll::Pending;
+        }
+        self.armed = true;
+        cancel.register(slot, cx);
         self.poll_timer(cx)
     }
 

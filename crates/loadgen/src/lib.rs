@@ -18,6 +18,7 @@ mod phase;
 mod plan;
 mod preflight;
 mod prometheus;
+mod quiet;
 mod session;
 mod target;
 mod transport;

@@ -20,7 +20,11 @@ impl Target {
     /// writing the base URL are common.
     pub fn parse(url: &str) -> Result<Self, LoadError> {
         let fail = |reason: &str| LoadError::BaseUrl {
-            url: url.to_owned(),
+            // Credentials are not quoted.
+            url: match url.rsplit_once('@') {
+                Some((_, rest)) => format!("…@{rest}"),
+                None => url.to_owned(),
+            },
             reason: reason.to_owned(),
         };
         let parsed: reqwest::Url = url.parse().map_err(|e| {

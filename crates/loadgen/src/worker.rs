@@ -11,8 +11,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, header};
 use linktax_records::{FailureDetail, Nanos, Outcome, Phase, RequestRecord};
+use tokio::runtime::LocalOptions;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, Monotonic};
@@ -113,7 +114,7 @@ impl Worker {
     pub(crate) fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build();
+            .build_local(LocalOptions::default());
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(source) => {
@@ -124,7 +125,7 @@ impl Worker {
                 return;
             }
         };
-        LocalSet::new().block_on(&runtime, async {
+        runtime.block_on(async {
             let pool = Rc::new(Pool::default());
             while let Some(Command::Run { job, go }) = commands.recv().await {
                 let report = match self.phase(job, go, Rc::clone(&pool)).await {
