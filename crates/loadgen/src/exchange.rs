@@ -24,6 +24,9 @@ use crate::transport::{Connection, Driver, ReadStamp};
 /// Longest error body kept, in bytes.
 const MAX_ERROR_BODY: usize = 4096;
 
+/// How long a connection may take to end the body of an answer that has said `[DONE]`.
+const END_GRACE: Duration = Duration::from_secs(1);
+
 /// Frames that one stream may take before the others have their turn.
 const MAX_STEPS: u32 = 64;
 
@@ -64,6 +67,8 @@ struct PlainAnswer {
 enum Ended {
     Stream(StreamEnd),
     Plain(PlainAnswer),
+    /// `[DONE]` was the last word, but the body did not end.
+    LeftOpen,
     FirstTokenTimeout,
     IdleTimeout,
     Cancelled,
@@ -78,6 +83,9 @@ struct Exchange<'a> {
     options: &'a ExchangeOptions,
     t_sent: Nanos,
     t_headers: Option<Nanos>,
+    status: Option<u16>,
+    /// The answer has said `[DONE]`: only the end of the body is missing.
+    done: bool,
     /// Whether timer and cancellation know whom to wake.
     armed: bool,
 }
@@ -92,7 +100,7 @@ pub(crate) async fn exchange(
     slot: usize,
 ) -> Exchanged {
     let mut decoder = ResponseDecoder::new(options.decode);
-    let timer = Box::pin(sleep(options.first_token_timeout));
+    let timer = Box::pin(sleep(options.first_token_timeout.min(options.idle_timeout)));
     let t_sent = Monotonic.now();
     decoder.set_origin(t_sent);
     let mut state = Exchange {
@@ -104,6 +112,8 @@ pub(crate) async fn exchange(
         options,
         t_sent,
         t_headers: None,
+        status: None,
+        done: false,
         armed: false,
     };
     let wakes = Arc::new(QuietWaker::default());
@@ -120,12 +130,15 @@ pub(crate) async fn exchange(
     }))
     .await;
     let t_done = match ended {
-        Ended::Stream(_) | Ended::Plain(_) => state.stamp.at().max(t_sent),
+        Ended::Stream(_) | Ended::Plain(_) | Ended::LeftOpen => state.stamp.at().max(t_sent),
         _ => Monotonic.now(),
     };
     let reusable = matches!(ended, Ended::Stream(StreamEnd::Clean) | Ended::Plain(_));
     let t_headers = state.t_headers;
-    let decoded = judge(ended, state.decoder, expected_output, options);
+    let mut decoded = judge(ended, state.decoder, expected_output, options);
+    if let Some(failure) = &mut decoded.failure {
+        failure.status = failure.status.or(state.status);
+    }
     conn.idle_since = t_done;
     Exchanged {
         t_sent,
@@ -162,7 +175,7 @@ impl Exchange<'_> {
                 return Poll::Pending;
             }
         }
-        if steps > 0 && self.armed {
+        if steps > 0 && self.armed && !self.timer.is_elapsed() {
             // Woken by the socket: the timer and the cancellation are still registered from an earlier poll.
             return Poll::Pending;
         }
@@ -181,6 +194,7 @@ impl Exchange<'_> {
                 }
                 Poll::Ready(Ok(response)) => {
                     self.t_headers = Some(self.stamp.at());
+                    self.status = Some(response.status().as_u16());
                     self.stage = classify(response);
                     Poll::Ready(None)
                 }
@@ -193,6 +207,10 @@ impl Exchange<'_> {
                     if let Some(data) = frame.data_ref() {
                         let t = self.stamp.at() - self.t_sent;
                         self.decoder.read(t, self.stamp.count(), data);
+                        if self.decoder.done() && !self.done {
+                            self.done = true;
+                            self.arm(END_GRACE);
+                        }
                     }
                     Poll::Ready(None)
                 }
@@ -218,26 +236,34 @@ impl Exchange<'_> {
         }
     }
 
-    /// The timer is armed lazily: it looks at the deadline only when it fires, so an event costs no timer work.
+    /// Lets the timer fire after `left`.
+    fn arm(&mut self, left: Duration) {
+        let at = tokio::time::Instant::now() + left;
+        self.timer.as_mut().reset(at);
+        // It is to be polled once more, so that it knows whom to wake.
+        self.armed = false;
+    }
+
+    /// The timer is armed lazily: it looks at the deadline only when it fires, so an event costs no timer work. It
+    /// fires at least every idle timeout, so that no read is older than that when the next deadline is set.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         while self.timer.as_mut().poll(cx).is_ready() {
-            let started = self.decoder.first_token_seen();
-            let deadline = if started {
-                self.stamp.at() + Nanos::from(self.options.idle_timeout)
+            let idle = self.options.idle_timeout;
+            let (deadline, ended) = if self.done {
+                let grace = Nanos::from(END_GRACE.min(idle));
+                (self.stamp.at() + grace, Ended::LeftOpen)
+            } else if self.decoder.first_token_seen() {
+                (self.stamp.at() + Nanos::from(idle), Ended::IdleTimeout)
             } else {
-                self.t_sent + Nanos::from(self.options.first_token_timeout)
+                let limit = Nanos::from(self.options.first_token_timeout);
+                (self.t_sent + limit, Ended::FirstTokenTimeout)
             };
             let left = deadline.saturating_sub(Monotonic.now());
             if left == Nanos::ZERO {
-                return Poll::Ready(if started {
-                    Ended::IdleTimeout
-                } else {
-                    Ended::FirstTokenTimeout
-                });
+                return Poll::Ready(ended);
             }
-            self.timer
-                .as_mut()
-                .reset(tokio::time::Instant::now() + Duration::from(left));
+            self.arm(Duration::from(left).min(idle));
+            self.armed = true;
         }
         Poll::Pending
     }
@@ -270,11 +296,23 @@ fn classify(response: Response<Incoming>) -> Stage {
 /// A connection that closed without the last chunk has ended, however rudely: what the stream carried decides
 /// whether it was truncated. Anything else (a reset, broken framing) broke it.
 fn broken(e: &hyper::Error) -> StreamEnd {
-    if e.is_incomplete_message() {
+    if e.is_incomplete_message() || is_end_of_file(e) {
         StreamEnd::Clean
     } else {
         StreamEnd::Broken(chain(e))
     }
+}
+
+/// hyper reports an end of file inside a chunked body as the I/O error that its decoder makes of it.
+fn is_end_of_file(e: &dyn std::error::Error) -> bool {
+    let mut source = e.source();
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return io.kind() == std::io::ErrorKind::UnexpectedEof;
+        }
+        source = cause.source();
+    }
+    false
 }
 
 fn chain(e: &dyn std::error::Error) -> String {
@@ -294,9 +332,13 @@ fn judge(
     expected_output: Option<u64>,
     options: &ExchangeOptions,
 ) -> Decoded {
-    // A decoder that saw an error frame keeps its verdict, whatever ended the exchange.
     let (outcome, failure) = match ended {
+        // What came after the last word of a complete answer does not take it back.
+        Ended::Stream(_) if decoder.done() => {
+            return decoder.finish(StreamEnd::Clean, expected_output);
+        }
         Ended::Stream(end) => return decoder.finish(end, expected_output),
+        Ended::LeftOpen => return decoder.finish(StreamEnd::Clean, expected_output),
         Ended::Plain(answer) => return plain(answer),
         Ended::FirstTokenTimeout => (
             Outcome::FirstTokenTimeout,
@@ -308,7 +350,12 @@ fn judge(
         ),
         Ended::Cancelled => (Outcome::Cancelled, "the run was stopped".to_owned()),
     };
+    // A decoder that saw an error keeps its verdict, whatever ended the exchange.
+    let failed = decoder.failed();
     let mut decoded = decoder.finish(StreamEnd::Broken(String::new()), None);
+    if failed {
+        return decoded;
+    }
     decoded.outcome = outcome;
     decoded.failure = Some(FailureDetail {
         status: None,
