@@ -1,0 +1,1 @@
+//! Arithmetic of links: message sizes, alpha-beta fits, Amdahl.

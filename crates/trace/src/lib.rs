@@ -1,0 +1,13 @@
+//! Nsight Systems SQLite exports of an LLM server: lanes, steps, split, wait and service, what-if.
+//!
+//! The flow is one way: `ingest` reads an export into a [`Trace`] (struct-of-arrays lanes keyed by process and
+//! device), `classify` gives every used kernel name a class, `steps` cuts each lane into steps, `split` sweeps a
+//! step into disjoint buckets that sum to it exactly, `collectives` pairs collectives across ranks into service and
+//! wait, `whatif` replays the ranks with faster links.
+
+mod timeline;
+
+pub use timeline::{
+    CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
+    Span, Trace,
+};
