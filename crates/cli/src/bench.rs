@@ -3,15 +3,18 @@
 pub(crate) mod args;
 mod environment;
 mod grid;
+mod origin;
 pub(crate) mod plan;
 mod progress;
 mod record;
+mod redact;
 mod vllm_json;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
-use linktax_loadgen::{Run, Stop, unix_now_ns};
+use anyhow::{Context, anyhow};
+use linktax_loadgen::workload::WorkloadError;
+use linktax_loadgen::{LoadError, Run, Stop, unix_now_ns};
 use linktax_mockserver::{MockHandle, MockServer};
 use linktax_records::{
     CellEntry, CellStatus, GpuCount, RunManifest, RunStatus, SCHEMA_VERSION, ToolInfo,
@@ -24,6 +27,7 @@ use crate::exit::Exit;
 use crate::{output, table};
 use args::BenchArgs;
 use plan::BenchPlan;
+use redact::Redactor;
 use vllm_json::VllmJson;
 
 /// Runs the command.
@@ -44,7 +48,9 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
     let secrets = plan.secrets(&args)?;
     let mut vllm_json = args.vllm_json.as_deref().map(VllmJson::open).transpose()?;
     let mock = start_mock(&mut plan)?;
-    let run = Run::prepare(plan.load.clone(), &secrets)?;
+    let redactor = Redactor::new(&secrets);
+    let run =
+        Run::prepare(plan.load.clone(), &secrets).map_err(|e| refusal(&args, &redactor, e))?;
     // Until here there is nothing to lose, and Ctrl-C ends the process.
     let stop = watch::Sender::new(Stop::Run);
     watch_signals(stop.clone())?;
@@ -67,11 +73,25 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<Exit> {
         run: &run,
         writer: &mut writer,
         stop: &stop,
+        redactor: &redactor,
         vllm_json,
     };
     bench.run_cells()?;
     drop(mock);
     finish(&args, &writer)
+}
+
+/// As text: a server may repeat the key in its refusal. What is wrong with a workload is said with its file.
+fn refusal(args: &BenchArgs, redactor: &Redactor, error: LoadError) -> anyhow::Error {
+    let of_the_file = matches!(
+        error,
+        LoadError::Workload(WorkloadError::Setting { .. } | WorkloadError::NotForKind { .. })
+    );
+    let text = redactor.text(&format!("{:#}", anyhow::Error::from(error)));
+    match args.workload.as_ref().filter(|_| of_the_file) {
+        Some(path) => anyhow!("{}: {text}", path.display()),
+        None => anyhow!(text),
+    }
 }
 
 fn is_complete(manifest: &RunManifest) -> bool {

@@ -18,6 +18,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::exit::Exit;
+use crate::number::{number, whole, whole32};
 use crate::{affinity, output};
 
 /// Largest bias of the median TTFT that is called trustworthy.
@@ -42,20 +43,21 @@ pub(crate) struct CalibrateArgs {
         long,
         value_delimiter = ',',
         value_name = "C,…",
-        default_value = "1,16,128,512"
+        default_value = "1,16,128,512",
+        value_parser = whole32::<1, 100_000>
     )]
     concurrency: Vec<u32>,
     /// True time to first token, in ms.
-    #[arg(long, value_name = "MS", default_value_t = 50.0)]
+    #[arg(long, value_name = "MS", default_value_t = 50.0, value_parser = number)]
     ttft_ms: f64,
     /// True time between tokens, in ms.
-    #[arg(long, value_name = "MS", default_value_t = 10.0)]
+    #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = number)]
     step_ms: f64,
     /// Tokens a request.
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = whole::<2, 1_000_000>)]
     output_len: u64,
     /// Receive threads.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole32::<1, 64>)]
     threads: u32,
     /// Print JSON instead of the table.
     #[arg(long)]
@@ -95,17 +97,15 @@ struct Calibration {
 
 /// Runs the command.
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
-    ensure!(
-        args.ttft_ms > 0.0 && args.step_ms > 0.0 && args.output_len > 1,
-        "--ttft-ms and --step-ms must be more than 0, and --output-len more than 1"
-    );
+    for (flag, ms) in [("--ttft-ms", args.ttft_ms), ("--step-ms", args.step_ms)] {
+        ensure!(
+            ms > 0.0 && ms <= 60_000.0,
+            "{flag} {ms}: expected more than 0 and at most 60000 ms"
+        );
+    }
     let mut grid = args.concurrency.clone();
     grid.sort_unstable();
     grid.dedup();
-    ensure!(
-        grid.iter().all(|c| (1..=100_000).contains(c)),
-        "--concurrency: expected 1 to 100000"
-    );
     let cpus = affinity::allowed()?;
     let (client_cpus, mock_cpu) = match cpus.split_last() {
         Some((last, rest)) if !rest.is_empty() => (rest.to_vec(), Some(*last)),

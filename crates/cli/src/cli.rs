@@ -100,9 +100,105 @@ fn one_line(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_are_one_line_that_says_what_is_wrong() {
+        for (words, said) in [
+            (
+                "bench --concurrency -1",
+                "invalid value '-1' for '--concurrency <C,…>': expected a whole number from 1 to 100000; see --help",
+            ),
+            (
+                "bench --concurency 1",
+                "unexpected argument '--concurency' found; tip: a similar argument exists: '--concurrency'; see --help",
+            ),
+            (
+                "bench --endpoint foo",
+                "invalid value 'foo' for '--endpoint <ENDPOINT>' [possible values: completions, chat]; see --help",
+            ),
+            (
+                "bench --burstiness 2",
+                "the following required arguments were not provided: --request-rate <R,…>; see --help",
+            ),
+        ] {
+            let error = parse(["linktax"].into_iter().chain(words.split(' '))).unwrap_err();
+            assert_eq!(one_line(&error.render().to_string()), said);
+        }
+    }
+
+    /// The `linktax` commands in a text: lines that begin with it, continued by backslashes, without comments.
+    fn commands(text: &str) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        let mut goes_on = false;
+        for line in text.lines() {
+            let line = line.trim().trim_start_matches("$ ");
+            let line = line.replace("scripts/start.sh", "linktax bench");
+            let (words, more) = match line.strip_suffix('\\') {
+                Some(words) => (words, true),
+                None => (line.split(" #").next().unwrap_or_default(), false),
+            };
+            match found.last_mut().filter(|_| goes_on) {
+                Some(command) => command.push_str(words),
+                None if words.starts_with("linktax ") => found.push(words.to_owned()),
+                None => continue,
+            }
+            goes_on = more;
+        }
+        found
+    }
+
+    #[track_caller]
+    fn parses(command: &str, place: &str) {
+        assert!(
+            !command.contains(['"', '\'', '$']),
+            "needs a shell: {command}"
+        );
+        let words: Vec<&str> = command.split_whitespace().filter(|w| *w != "&").collect();
+        if let Err(e) = parse(words) {
+            panic!("{place}: {command}\n{e}");
+        }
+    }
+
+    fn fenced(text: &str) -> String {
+        let blocks = text.split("```").skip(1).step_by(2);
+        blocks
+            .filter(|b| b.starts_with("sh\n") || b.starts_with("console\n"))
+            .collect()
+    }
+
+    #[test]
+    fn every_command_in_the_documents_parses() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let guides = std::fs::read_dir(root.join("docs/guide")).unwrap();
+        let mut files: Vec<_> = guides.map(|e| e.unwrap().path()).collect();
+        files.push(root.join("README.md"));
+        for file in files {
+            let found = commands(&fenced(&std::fs::read_to_string(&file).unwrap()));
+            assert!(!found.is_empty(), "{}", file.display());
+            for command in found {
+                parses(&command, &file.display().to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn every_example_of_the_help_parses_and_fits_80_columns() {
+        let mut seen = 0;
+        for sub in command().get_subcommands() {
+            let help = sub.get_after_help().unwrap().to_string();
+            for command in commands(&help) {
+                parses(&command, sub.get_name());
+                seen += 1;
+            }
+            let longest = help.lines().map(|l| l.chars().count()).max();
+            assert!(longest <= Some(80), "{}: {longest:?}", sub.get_name());
+        }
+        assert!(seen >= 14, "{seen}");
     }
 }

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use linktax_mockserver::{MockConfig, MockServer, Mode};
 
 use crate::exit::Exit;
+use crate::number::{number, whole, whole32};
 use crate::{affinity, output};
 
 /// Who decides when a token comes.
@@ -23,8 +24,9 @@ pub(crate) enum ModeArg {
 const EXAMPLES: &str = "\
 Examples:
   linktax mock --port 8000 --ttft-ms 50 --step-ms 10
-  linktax mock --port 8000 --mode engine --prefill-us-per-token 50 --max-batched-tokens 0
-      a long prompt now stalls the other streams, as an engine without chunked prefill does
+  linktax mock --port 8000 --mode engine --prefill-us-per-token 50 \\
+      --max-batched-tokens 0
+      a long prompt stalls the other streams, as without chunked prefill
   linktax mock --config faults.toml
       every knob, faults included (see docs/guide/mock-server.md)";
 
@@ -45,22 +47,22 @@ pub(crate) struct MockArgs {
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
     /// Per-request mode: milliseconds from the last request byte to the first token.
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = number)]
     ttft_ms: Option<f64>,
     /// Milliseconds between token steps.
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = number)]
     step_ms: Option<f64>,
     /// Microseconds to prefill a prompt token that is not cached.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = number)]
     prefill_us_per_token: Option<f64>,
     /// Engine mode: most tokens in a step; 0 does not chunk prefills.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<0, 1_000_000_000>)]
     max_batched_tokens: Option<u64>,
     /// Engine mode: most requests that run at once.
-    #[arg(long, value_name = "N")]
-    max_num_seqs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = whole32::<1, 1_000_000>)]
+    max_num_seqs: Option<u32>,
     /// Tokens a chunk, a number or a cycle such as 3,4,4,2.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = whole::<1, 1_000_000>)]
     tokens_per_chunk: Option<Vec<u64>>,
     /// Model name.
     #[arg(long, value_name = "NAME")]
@@ -126,7 +128,7 @@ fn config(args: &MockArgs) -> anyhow::Result<MockConfig> {
         config.max_batched_tokens = n;
     }
     if let Some(n) = args.max_num_seqs {
-        config.max_num_seqs = n;
+        config.max_num_seqs = n as usize;
     }
     if let Some(cycle) = &args.tokens_per_chunk {
         config.tokens_per_chunk.clone_from(cycle);

@@ -11,6 +11,7 @@ use linktax_store::RunReader;
 use crate::bench;
 use crate::bench::plan::BenchPlan;
 use crate::exit::Exit;
+use crate::number::whole32;
 use crate::{output, table};
 
 const EXAMPLES: &str = "\
@@ -26,10 +27,10 @@ pub(crate) struct SummarizeArgs {
     /// Run directory.
     dir: PathBuf,
     /// Another stall threshold: a time such as 200ms, auto, or off.
-    #[arg(long, value_name = "GAP")]
+    #[arg(long, value_name = "GAP", allow_hyphen_values = true)]
     stall_gap: Option<String>,
     /// Another number of GPUs for the per-GPU numbers.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = whole32::<1, 65_536>)]
     gpus: Option<u32>,
     /// Other service-level objectives.
     #[arg(long, value_name = "KEY:MS", num_args = 1..)]

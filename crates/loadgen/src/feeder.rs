@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::LoadError;
 use crate::phase::{Pacing, PhaseJob};
 use crate::session::Session;
+use crate::workload::CellCoord;
 use crate::workload::arrivals::{Schedule, schedule};
 
 /// Most bytes of bodies waiting to be sent.
@@ -37,6 +38,9 @@ pub(crate) struct Feed {
     /// Fires once the first wave is ready.
     pub(crate) filled: oneshot::Receiver<()>,
 }
+
+/// More cells than a run has, so that no cell's second attempt is another cell's first.
+const CELLS: u32 = 4096;
 
 /// Starts the feeder of one worker; `streams` is how many bodies its first wave takes.
 pub(crate) fn start(
@@ -122,10 +126,19 @@ impl Share {
     }
 }
 
+/// A cell that is run again gets prompts of its own: those of the first attempt may be in the server's cache.
+fn coordinates(job: &PhaseJob) -> CellCoord {
+    let coord = CellCoord::from(&job.cell);
+    CellCoord {
+        cell: coord.cell.wrapping_add(job.attempt.wrapping_mul(CELLS)),
+        ..coord
+    }
+}
+
 fn build(session: &Session, job: &PhaseJob, index: u64) -> Option<Prepared> {
     let plan = session
         .workload
-        .request(&(&job.cell).into(), job.phase, index)?;
+        .request(&coordinates(job), job.phase, index)?;
     let output_len = if job.phase == Phase::Prime {
         // Priming is about the prompt; one token ends it soonest.
         1

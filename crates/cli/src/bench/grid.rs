@@ -5,6 +5,7 @@ use linktax_loadgen::workload::{RunSection, WorkloadKind, WorkloadSpec, parse_ca
 use linktax_records::{CacheMode, CellSpec, Load};
 
 use super::args::{BenchArgs, MAX_CONCURRENCY, MAX_TOKENS};
+use super::origin;
 
 /// Fewest measured requests of a cell by default: what an interval over requests needs.
 const MIN_REQUESTS: u64 = 8;
@@ -46,11 +47,18 @@ pub(crate) fn cells(
             true => MOCK_OUTPUT_LEN,
             false => OUTPUT_LEN,
         }));
-    for len in input_lens.iter().flatten().chain(&output_len) {
-        ensure!(
-            (1..=MAX_TOKENS).contains(len),
-            "a length of {len} tokens: expected 1 to {MAX_TOKENS}"
-        );
+    // Flags were checked as they were read.
+    for (key, lens) in [
+        ("input_len", run.input_len.as_deref().unwrap_or_default()),
+        ("output_len", run.output_len.as_slice()),
+    ] {
+        for len in lens {
+            ensure!(
+                (1..=MAX_TOKENS).contains(len),
+                "{} {len}: expected 1 to {MAX_TOKENS} tokens",
+                origin::name(args, key, false, key)
+            );
+        }
     }
     let cache = match (&args.cache, run.cache) {
         (Some(text), _) => parse_cache(text).context("--cache")?,
@@ -64,7 +72,8 @@ pub(crate) fn cells(
     if let Some(s) = duration_s {
         ensure!(
             s > 0.0 && s <= 604_800.0,
-            "--duration {s}: expected more than 0 and at most 604800 seconds"
+            "{} {s}: expected more than 0 and at most 604800 seconds",
+            origin::name(args, "--duration", args.duration.is_some(), "duration_s")
         );
         ensure!(
             cache != CacheMode::Warm,
@@ -83,7 +92,11 @@ pub(crate) fn cells(
                 Some(_) => None,
                 None => requests(args, run, load, synthetic),
             };
-            ensure!(requests != Some(0), "--requests 0: expected at least 1");
+            ensure!(
+                requests != Some(0),
+                "{} 0: expected at least 1",
+                origin::name(args, "--requests", args.requests.is_some(), "requests")
+            );
             cells.push(CellSpec {
                 index: cells.len() as u32,
                 workload: name.clone(),
@@ -119,7 +132,13 @@ fn loads(args: &BenchArgs, run: &RunSection, workload: &WorkloadSpec) -> anyhow:
     for c in concurrency.iter().flatten() {
         ensure!(
             (1..=MAX_CONCURRENCY).contains(c),
-            "--concurrency {c}: expected 1 to {MAX_CONCURRENCY}"
+            "{} {c}: expected 1 to {MAX_CONCURRENCY}",
+            origin::name(
+                args,
+                "--concurrency",
+                args.concurrency.is_some(),
+                "concurrency"
+            )
         );
     }
     let rates = args
@@ -139,7 +158,8 @@ fn loads(args: &BenchArgs, run: &RunSection, workload: &WorkloadSpec) -> anyhow:
         let speedup = args.speedup.or(run.speedup).unwrap_or(1.0);
         ensure!(
             speedup.is_finite() && speedup > 0.0,
-            "--speedup {speedup}: expected more than 0"
+            "{} {speedup}: expected more than 0",
+            origin::name(args, "--speedup", args.speedup.is_some(), "speedup")
         );
         return Ok(vec![Load::Trace {
             speedup,
@@ -154,14 +174,21 @@ fn loads(args: &BenchArgs, run: &RunSection, workload: &WorkloadSpec) -> anyhow:
     let burstiness = args.burstiness.or(run.burstiness).unwrap_or(1.0);
     ensure!(
         burstiness > 0.0,
-        "--burstiness {burstiness}: expected more than 0 (1 is Poisson, inf is constant spacing)"
+        "{} {burstiness}: expected more than 0 (1 is Poisson, inf is constant spacing)",
+        origin::name(
+            args,
+            "--burstiness",
+            args.burstiness.is_some(),
+            "burstiness"
+        )
     );
     rates
         .into_iter()
         .map(|per_second| {
             ensure!(
                 per_second.is_finite() && per_second > 0.0 && per_second <= 1e6,
-                "--request-rate {per_second}: expected more than 0 and at most 1000000 a second; for as fast as possible use --concurrency"
+                "{} {per_second}: expected more than 0 and at most 1000000 a second; for as fast as possible use --concurrency",
+                origin::name(args, "--request-rate", args.request_rate.is_some(), "request_rate")
             );
             Ok(Load::Rate {
                 per_second,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::args::{BenchArgs, DatasetArg, EndpointArg, TokenCountArg};
-use super::grid;
+use super::{grid, origin};
 
 /// Where the API key is looked for by default.
 const API_KEY_ENV: &str = "OPENAI_API_KEY";
@@ -50,7 +50,10 @@ impl BenchPlan {
             .clone()
             .or_else(|| run.stall_gap.clone())
             .unwrap_or_else(|| "auto".to_owned());
-        stall_gap.parse::<StallGap>().context("--stall-gap")?;
+        stall_gap.parse::<StallGap>().with_context(|| {
+            let from_flag = args.stall_gap.is_some();
+            origin::name(args, "--stall-gap", from_flag, "stall_gap")
+        })?;
         for slo in &args.goodput {
             slo.parse::<Slo>().context("--goodput")?;
         }
@@ -149,7 +152,8 @@ fn endpoint(args: &BenchArgs, run: &RunSection) -> anyhow::Result<Endpoint> {
         None | Some("completions") => Ok(Endpoint::Completions),
         Some("chat") => Ok(Endpoint::Chat),
         Some(other) => {
-            bail!("endpoint {other:?} in the workload file; expected completions or chat")
+            let name = origin::name(args, "--endpoint", false, "endpoint");
+            bail!("{name} {other:?}: expected completions or chat")
         }
     }
 }

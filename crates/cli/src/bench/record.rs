@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::args::BenchArgs;
 use super::plan::BenchPlan;
 use super::progress::Progress;
+use super::redact::Redactor;
 use super::vllm_json::VllmJson;
 
 /// A bench run in progress.
@@ -21,6 +22,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) run: &'a Run,
     pub(crate) writer: &'a mut RunWriter,
     pub(crate) stop: &'a watch::Sender<Stop>,
+    pub(crate) redactor: &'a Redactor,
     pub(crate) vllm_json: Option<VllmJson>,
 }
 
@@ -57,11 +59,12 @@ impl Bench<'_> {
         self.writer.save()?;
         let progress = Progress::start(&spec, self.writer.manifest().cells.len(), self.args.quiet);
         let mut failed = None;
-        let (run, stop, writer) = (self.run, self.stop, &mut *self.writer);
+        let (run, stop, redactor) = (self.run, self.stop, self.redactor);
+        let writer = &mut *self.writer;
         let outcome = run.run_cell(&spec, attempt, stop, &mut |event| {
             progress.on(&event);
             if let Event::Record(record) = event
-                && let Err(e) = writer.append(record)
+                && let Err(e) = writer.append(redactor.record(record).as_ref().unwrap_or(record))
             {
                 failed = Some(e);
                 return ControlFlow::Break(());
