@@ -67,6 +67,11 @@ impl Control {
                 .await
                 .map_err(|e| GetError::Unreachable(root_cause(&e)))?;
             let status = answer.status().as_u16();
+            if answer.status().is_redirection() {
+                let location = answer.headers().get(hyper::header::LOCATION);
+                let location = location.map(|l| String::from_utf8_lossy(l.as_bytes()).into_owned());
+                return Err(GetError::Redirect(status, location.unwrap_or_default()));
+            }
             let text = answer
                 .text()
                 .await
@@ -239,6 +244,8 @@ impl ClientRecipe {
         default_headers.remove(hyper::header::ACCEPT);
         let mut builder = reqwest::Client::builder()
             .no_proxy()
+            // The measured path follows none either: better to find out before measuring.
+            .redirect(reqwest::redirect::Policy::none())
             .timeout(TIMEOUT)
             .connect_timeout(Duration::from_secs_f64(self.plan.connect_timeout_s))
             .pool_idle_timeout(Duration::from_secs(2))
@@ -254,6 +261,8 @@ impl ClientRecipe {
 #[derive(Debug)]
 pub(crate) enum GetError {
     Unreachable(String),
+    /// The status and where it points.
+    Redirect(u16, String),
     Status(u16, String),
     NotJson(String),
 }

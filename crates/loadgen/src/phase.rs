@@ -28,7 +28,7 @@ pub(crate) struct PhaseJob {
     pub(crate) pacing: Pacing,
     /// Requests of all workers together; `None` is bounded by time or by the workload.
     pub(crate) requests: Option<u64>,
-    /// No request starts later than this after the start.
+    /// No request is due later than this after the start.
     pub(crate) duration: Option<Nanos>,
     /// Absolute time that the records' times count from.
     pub(crate) origin: Nanos,

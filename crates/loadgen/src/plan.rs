@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use linktax_records::CellSpec;
+use linktax_records::{CacheMode, CellSpec, Load};
 pub use linktax_sse::Endpoint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::LoadError;
 use crate::target::Target;
-use crate::workload::WorkloadSpec;
+use crate::workload::{WorkloadKind, WorkloadSpec};
 
 /// Path of the API below the base URL.
 pub const fn endpoint_path(endpoint: Endpoint) -> &'static str {
@@ -161,12 +161,20 @@ impl LoadPlan {
             ("--first-token-timeout", self.first_token_timeout_s),
             ("--idle-timeout", self.idle_timeout_s),
         ] {
-            if !(seconds > 0.0 && seconds <= 86_400.0) {
-                return Err(fail(
-                    option,
-                    format!("{seconds} s is out of range; expected more than 0 and at most 86400"),
-                ));
+            if !is_wait(seconds) {
+                return Err(fail(option, out_of_range(seconds)));
             }
+        }
+        if self.metrics_interval_s.is_some_and(|s| !is_wait(s)) {
+            let given = self.metrics_interval_s.unwrap_or_default();
+            return Err(fail("--metrics-interval", out_of_range(given)));
+        }
+        for cell in &self.cells {
+            self.check_cell(cell)
+                .map_err(|(option, reason)| fail(option, reason))?;
+        }
+        if self.threads == 0 {
+            return Err(fail("--threads", "0; expected at least 1".to_owned()));
         }
         if let Some(c) = self
             .max_in_flight()
@@ -183,6 +191,33 @@ impl LoadPlan {
         Ok(targets)
     }
 
+    /// Checks what one cell asks for: the option and what is wrong with it.
+    fn check_cell(&self, cell: &CellSpec) -> Result<(), (&'static str, String)> {
+        check_load(&cell.load)?;
+        if cell.requests == Some(0) {
+            return Err(("--requests", "0; expected at least 1".to_owned()));
+        }
+        if let Some(s) = cell
+            .duration_s
+            .filter(|&s| !(s > 0.0 && s <= LONGEST_CELL_S))
+        {
+            let reason = format!("{s} s; expected more than 0 and at most {LONGEST_CELL_S}");
+            return Err(("--duration", reason));
+        }
+        let endless =
+            self.workload.kind == WorkloadKind::Synthetic || self.workload.repeat == Some(true);
+        if endless && cell.requests.is_none() && cell.duration_s.is_none() {
+            let reason = "a workload without an end needs a number of requests, or --duration";
+            return Err(("--requests", reason.to_owned()));
+        }
+        if endless && cell.requests.is_none() && cell.cache == CacheMode::Warm {
+            let reason = "warm sends every prompt once before measuring, so the number of requests must be \
+                          known: use --requests";
+            return Err(("--cache", reason.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Most requests in flight in any cell; `None` where an open loop has no cap.
     pub(crate) fn max_in_flight(&self) -> Option<u32> {
         self.cells
@@ -192,9 +227,47 @@ impl LoadPlan {
     }
 }
 
+/// Longest measured phase, in seconds: a week.
+const LONGEST_CELL_S: f64 = 604_800.0;
+
+/// Whether a time limit makes sense: more than nothing, at most a day.
+fn is_wait(seconds: f64) -> bool {
+    seconds > 0.0 && seconds <= 86_400.0
+}
+
+fn out_of_range(seconds: f64) -> String {
+    format!("{seconds} s is out of range; expected more than 0 and at most 86400")
+}
+
+/// The option and what is wrong with it.
+fn check_load(load: &Load) -> Result<(), (&'static str, String)> {
+    let positive = |option, value: f64| match value > 0.0 && value.is_finite() {
+        true => Ok(()),
+        false => Err((option, format!("{value}; expected a number above 0"))),
+    };
+    match *load {
+        Load::Concurrency(_) => {}
+        Load::Rate {
+            per_second,
+            burstiness,
+            ..
+        } => {
+            positive("--request-rate", per_second)?;
+            // Infinite is constant spacing.
+            if let Some(shape) = burstiness.filter(|&b| b != f64::INFINITY) {
+                positive("--burstiness", shape)?;
+            }
+        }
+        Load::Trace { speedup, .. } => positive("--speedup", speedup)?,
+    }
+    if in_flight_cap(load) == Some(0) {
+        return Err(("--concurrency", "0; expected at least 1".to_owned()));
+    }
+    Ok(())
+}
+
 /// Most requests that a load may have in flight.
-pub(crate) fn in_flight_cap(load: &linktax_records::Load) -> Option<u32> {
-    use linktax_records::Load;
+pub(crate) fn in_flight_cap(load: &Load) -> Option<u32> {
     match load {
         Load::Concurrency(c) => Some(*c),
         Load::Rate {

@@ -100,6 +100,13 @@ fn models(control: &Control, target: &Target) -> Result<Vec<String>, LoadError> 
     };
     let answer = control.get_json(target, "/v1/models").map_err(|e| {
         fail(match e {
+            GetError::Unreachable(cause) if cause.contains("certificate") => format!(
+                "no answer: {cause}; --insecure takes the server's certificate unchecked"
+            ),
+            GetError::Redirect(status, location) => format!(
+                "HTTP status {status} redirects to {location:?}, and redirects are not followed; give the address \
+                 behind it with --base-url"
+            ),
             GetError::Unreachable(cause) => format!(
                 "no answer: {cause}; is the server up? (--mock runs against the built-in one)"
             ),

@@ -236,27 +236,34 @@ async fn open_loop(
     mut bodies: mpsc::Receiver<Prepared>,
     cap: Option<usize>,
 ) {
-    let permits = Rc::new(Semaphore::new(cap.unwrap_or(Semaphore::MAX_PERMITS)));
+    let permits = Arc::new(Semaphore::new(cap.unwrap_or(Semaphore::MAX_PERMITS)));
     let free = Rc::new(RefCell::new(Vec::<usize>::new()));
+    let started = context.started.get();
+    let end = context.job.duration.map(|d| started + d);
     let mut slots = 0;
     let mut set = JoinSet::new();
     while let Some(prepared) = bodies.recv().await {
-        let due = context.started.get() + prepared.at.unwrap_or(Nanos::ZERO);
-        if !context.wait_until(due).await {
+        let due = started + prepared.at.unwrap_or(Nanos::ZERO);
+        if end.is_some_and(|end| due >= end) || !context.wait_until(due).await {
+            break;
+        }
+        // Waiting for a place under the cap here leaves what is due meanwhile in the feeder's channel: no body is
+        // held for it, and it takes a connection only with its place. Its latency counts from when it was due.
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+            break;
+        };
+        if context.cancel.is_set() {
             break;
         }
         let slot = free.borrow_mut().pop().unwrap_or_else(|| {
             slots += 1;
             slots - 1
         });
-        let (context, permits, free) = (Rc::clone(context), Rc::clone(&permits), Rc::clone(&free));
+        let (context, free) = (Rc::clone(context), Rc::clone(&free));
         set.spawn_local(async move {
-            // Never closed, so this only waits for a free place under the cap.
-            let _permit = permits.acquire().await;
-            if !context.cancel.is_set() {
-                context.one_request(prepared, due, slot).await;
-            }
+            context.one_request(prepared, due, slot).await;
             free.borrow_mut().push(slot);
+            drop(permit);
         });
         while set.try_join_next().is_some() {}
     }
@@ -264,17 +271,17 @@ async fn open_loop(
 }
 
 impl PhaseContext {
-    /// Waits for an absolute time; false when the phase ended first.
+    /// Waits for an absolute time; false when the run was stopped first.
     async fn wait_until(&self, due: Nanos) -> bool {
         loop {
-            if self.ending.get() {
+            if self.cancel.is_set() {
                 return false;
             }
             let left = due.saturating_sub(Monotonic.now());
             if left == Nanos::ZERO {
                 return true;
             }
-            // Short naps, so that the end of the phase is noticed while waiting for a far arrival.
+            // Short naps, so that a stop is noticed while waiting for a far arrival.
             tokio::time::sleep(Duration::from(left).min(Duration::from_millis(100))).await;
         }
     }
