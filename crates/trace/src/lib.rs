@@ -5,8 +5,10 @@
 //! step into disjoint buckets that sum to it exactly, `collectives` pairs collectives across ranks into service and
 //! wait, `whatif` replays the ranks with faster links.
 
+mod error;
 mod timeline;
 
+pub use error::TraceError;
 pub use timeline::{
     CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
     Span, Trace,
