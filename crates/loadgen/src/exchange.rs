@@ -367,7 +367,12 @@ fn judge(
 
 /// The verdict on an answer that is no event stream.
 fn plain(answer: PlainAnswer) -> Decoded {
-    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    let kept = match std::str::from_utf8(&answer.body) {
+        // Cut inside a character.
+        Err(e) if e.error_len().is_none() => &answer.body[..e.valid_up_to()],
+        _ => &answer.body,
+    };
+    let body = String::from_utf8_lossy(kept).into_owned();
     let (outcome, message) = if !(200..300).contains(&answer.status) {
         (Outcome::HttpError, format!("HTTP status {}", answer.status))
     } else if has_error(&body) {
