@@ -6,9 +6,11 @@
 //! wait, `whatif` replays the ranks with faster links.
 
 mod error;
+mod steps;
 mod timeline;
 
 pub use error::TraceError;
+pub use steps::{Batch, StepKind, StepMark, parse_step_mark};
 pub use timeline::{
     CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
     Span, Trace,
