@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod environment;
+pub(crate) mod failure;
 mod grid;
 mod origin;
 pub(crate) mod plan;

@@ -72,6 +72,7 @@ fn recompute(reader: &RunReader, args: &SummarizeArgs) -> anyhow::Result<RunMani
             entry.client.as_ref(),
             &limits,
         );
+        bench::failure::explain(&mut verdict, &records)?;
         if entry.status != CellStatus::Complete {
             verdict.status = verdict.status.max(VerdictStatus::Flagged);
             verdict.reasons.push(Note::new(

@@ -3,6 +3,7 @@
 mod columns;
 mod layout;
 
+use crate::bench::failure;
 use layout::wrap;
 use linktax_records::{CellEntry, CellStatus, Note, RunManifest, RunStatus, VerdictStatus};
 use serde_json::Value;
@@ -95,6 +96,9 @@ fn warnings(manifest: &RunManifest) -> Vec<String> {
         for reason in &verdict.reasons {
             reasons.add(cell, Some(verdict.status), reason);
         }
+        for note in verdict.notes.iter().filter(|n| n.code == failure::CODE) {
+            reasons.add(cell, None, note);
+        }
     }
     lines.extend(reasons.lines());
     lines.extend(
@@ -114,6 +118,8 @@ fn remarks(cells: &[&CellEntry]) -> Vec<String> {
         let shown = |code: &str| match code {
             // The mark ^, and the column "ours - server".
             "percentiles" | "server_ttft" => true,
+            // Among the warnings.
+            failure::CODE => true,
             // Tokens that were not cached were computed, whether the answers say so or not.
             "prefill_tokens" => hit_rate.is_some_and(|rate| rate < 0.01),
             _ => false,

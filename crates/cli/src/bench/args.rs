@@ -147,7 +147,7 @@ pub(crate) struct BenchArgs {
     /// Workload file (TOML): grid and prompts; flags given beside it win.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     pub(crate) workload: Option<PathBuf>,
-    /// Requests in flight, comma-separated: one cell each [default: 1,4,16].
+    /// Requests in flight, comma-separated: one cell each [default: 1,4,16; with --mock 1,2,8].
     #[arg(
         long,
         alias = "max-concurrency",
@@ -165,7 +165,7 @@ pub(crate) struct BenchArgs {
         value_parser = whole::<1, MAX_TOKENS>, help_heading = "Workload"
     )]
     pub(crate) input_len: Option<Vec<u64>>,
-    /// Output tokens of each request [default: 128].
+    /// Output tokens of each request [default: 128; with --mock 64].
     #[arg(
         long,
         alias = "random-output-len",

@@ -3,9 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-/// The command line with the values of `--header` removed, and those of headers given as one word.
+/// The command line with the values of `--header` removed, and those of headers given as one word. Where the program
+/// lies is nobody's business.
 pub(crate) fn command_line(headers: &[String]) -> Vec<String> {
-    std::env::args()
+    std::iter::once("linktax".to_owned())
+        .chain(std::env::args().skip(1))
         .map(|arg| {
             let header = headers.iter().find(|h| arg.ends_with(h.as_str()));
             match header {

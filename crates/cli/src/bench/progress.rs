@@ -29,6 +29,8 @@ struct Live {
     running: u32,
     elapsed: Nanos,
     duration: Option<Nanos>,
+    /// Requests of the phase, if that is what ends it.
+    requests: Option<u64>,
     /// A histogram is enough for a glance; the table is computed from the records.
     ttft_us: Option<Histogram<u64>>,
 }
@@ -52,6 +54,7 @@ impl Progress {
                 running: 0,
                 elapsed: Nanos::ZERO,
                 duration: spec.duration_s.map(Nanos::from_secs_f64),
+                requests: None,
                 ttft_us: Histogram::new_with_bounds(1, MAX_US, 3).ok(),
             }),
         }
@@ -62,7 +65,7 @@ impl Progress {
         let mut live = self.live.borrow_mut();
         match event {
             Event::Phase { phase, requests } => {
-                live.begin(*phase);
+                live.begin(*phase, *requests);
                 if let Some(bar) = &self.bar {
                     let length = match live.duration {
                         Some(d) if *phase == Phase::Measured => d.as_nanos() / 1_000_000_000,
@@ -70,7 +73,6 @@ impl Progress {
                     };
                     bar.set_length(length);
                     bar.set_position(0);
-                    bar.reset_eta();
                 }
             }
             Event::Record(record) => live.add(record),
@@ -82,6 +84,7 @@ impl Progress {
         }
         if let Some(bar) = &self.bar {
             bar.set_position(live.position());
+            bar.set_prefix(live.left());
             bar.set_message(live.message());
         }
     }
@@ -95,8 +98,9 @@ impl Progress {
 }
 
 impl Live {
-    fn begin(&mut self, phase: Phase) {
+    fn begin(&mut self, phase: Phase, requests: Option<u64>) {
         self.phase = phase;
+        self.requests = requests;
         self.done = 0;
         self.failed = 0;
         self.tokens = 0;
@@ -119,6 +123,23 @@ impl Live {
         match self.duration {
             Some(_) if self.phase == Phase::Measured => self.elapsed.as_nanos() / 1_000_000_000,
             _ => self.done,
+        }
+    }
+
+    /// Time left in the phase, as the requests so far suggest.
+    fn left(&self) -> String {
+        let elapsed = self.elapsed.as_secs_f64();
+        let left = match (self.duration, self.requests) {
+            (Some(d), _) if self.phase == Phase::Measured => Some(d.as_secs_f64() - elapsed),
+            (_, Some(all)) if self.done > 0 => {
+                Some(elapsed / self.done as f64 * all.saturating_sub(self.done) as f64)
+            }
+            _ => None,
+        };
+        match left {
+            Some(s) if s >= 100.0 => format!("{:.0} min left", s / 60.0),
+            Some(s) => format!("{:.0} s left", s.max(0.0)),
+            None => "- s left".to_owned(),
         }
     }
 
@@ -151,7 +172,7 @@ impl Live {
 
 fn bar(spec: &CellSpec) -> ProgressBar {
     let bar = ProgressBar::new(spec.requests.unwrap_or(0));
-    let style = ProgressStyle::with_template("{bar:10} {pos}/{len} {eta} left, {wide_msg}");
+    let style = ProgressStyle::with_template("{bar:10} {pos}/{len} {prefix}, {wide_msg}");
     if let Ok(style) = style {
         bar.set_style(style);
     }
@@ -184,4 +205,43 @@ pub(crate) fn describe(spec: &CellSpec) -> String {
         length(spec.output_len),
         spec.cache
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(duration: Option<u64>, requests: Option<u64>, done: u64, elapsed_ms: u64) -> Live {
+        Live {
+            title: "1/2 in 1024 C 8".to_owned(),
+            phase: Phase::Measured,
+            done,
+            failed: 1,
+            tokens: 500,
+            running: 8,
+            elapsed: Nanos::from_millis(elapsed_ms),
+            duration: duration.map(|s| Nanos::from_millis(1000 * s)),
+            requests,
+            ttft_us: None,
+        }
+    }
+
+    #[test]
+    fn time_left_follows_the_clock_or_the_requests_so_far() {
+        assert_eq!(live(Some(60), None, 5, 18_000).left(), "42 s left");
+        assert_eq!(live(Some(600), None, 0, 0).left(), "10 min left");
+        assert_eq!(live(Some(1), None, 9, 1_500).left(), "0 s left");
+        assert_eq!(live(None, Some(40), 10, 5_000).left(), "15 s left");
+        assert_eq!(live(None, Some(40), 0, 5_000).left(), "- s left");
+        assert_eq!(live(None, None, 10, 5_000).left(), "- s left");
+    }
+
+    #[test]
+    fn the_message_begins_with_what_matters() {
+        let message = live(None, Some(40), 10, 5_000).message();
+        assert_eq!(
+            message,
+            "1/2 in 1024 C 8 measuring: 8 running, 1 failed, 100 tok/s"
+        );
+    }
 }

@@ -93,6 +93,7 @@ impl Bench<'_> {
             Some(&outcome.client),
             &self.plan.limits(),
         );
+        super::failure::explain(&mut verdict, &records)?;
         add_notes(&mut verdict, outcome.notes, outcome.complete);
         let entry = &mut self.writer.manifest_mut().cells[cell];
         entry.status = match outcome.complete {

@@ -12,6 +12,7 @@ mod cases;
 mod documents;
 #[cfg(feature = "report")]
 mod export;
+mod golden;
 mod mock;
 mod resume;
 mod rig;

@@ -32,7 +32,12 @@ fn fr_05_failures_are_flagged_on_top_and_exit_with_1() {
         second.starts_with("! cell 1 (flagged): failures: 2 of 8 requests failed (25.0 %)"),
         "{second}"
     );
-    assert_eq!(rig.run(&["summarize", "run"]).code, Some(1));
+    let third = ran.out.lines().nth(2).unwrap();
+    let first = "! cell 1: first_failure: request 3, error_in_stream: ";
+    assert!(third.starts_with(first), "{third}");
+    let again = rig.run(&["summarize", "run"]);
+    assert_eq!(again.code, Some(1));
+    assert!(ran.out.starts_with(&again.out), "{}", again.out);
 
     let allowed = [&SMALL[..], &["--max-failures", "2"]].concat();
     let ran = rig.bench("allowed", &allowed);
