@@ -2,15 +2,18 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use linktax_records::Nanos;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::LoadError;
 use crate::clock::{Clock, Monotonic, thread_cpu};
 
-/// Time between ticks: rare enough to cost nothing beside the events, often enough for a p99 within seconds.
-const TICK: Duration = Duration::from_millis(10);
+/// Time between pulses: rare enough to cost little beside the events, often enough for a p99 within seconds.
+const PULSE: Nanos = Nanos::from_millis(10);
 
 /// What one receive thread saw of itself during a phase.
 #[derive(Clone, Debug, Default)]
@@ -24,30 +27,46 @@ pub(crate) struct LoopStats {
 }
 
 /// Watches the current thread until [`LoopMonitor::finish`].
+///
+/// A thread of its own keeps the time and sends each pulse with the moment it was due; how much later the receive
+/// loop takes it is the lag. A timer inside the loop would show the same, but every wait for the next event would
+/// then arm and disarm the kernel's timer, which costs about a microsecond an event on a virtual machine.
 pub(crate) struct LoopMonitor {
     lags: Rc<RefCell<Vec<Nanos>>>,
-    ticker: JoinHandle<()>,
+    listener: JoinHandle<()>,
+    /// Dropping it ends the pulse thread.
+    _pulse: std_mpsc::Sender<()>,
     cpu: Nanos,
     wall: Nanos,
     waited: Option<Nanos>,
 }
 
 impl LoopMonitor {
-    /// Starts watching; must be called inside a `LocalSet`.
-    pub(crate) fn start() -> LoopMonitor {
+    /// Starts watching; must be called on a local runtime.
+    pub(crate) fn start() -> Result<LoopMonitor, LoadError> {
         let lags = Rc::new(RefCell::new(Vec::new()));
-        let ticker = tokio::task::spawn_local(tick(Rc::clone(&lags)));
-        LoopMonitor {
+        let (pulses_tx, pulses) = mpsc::unbounded_channel();
+        let (pulse, ended) = std_mpsc::channel();
+        std::thread::Builder::new()
+            .name("pulse".to_owned())
+            .spawn(move || pulse_until(&ended, &pulses_tx))
+            .map_err(|source| LoadError::Thread {
+                what: "pulse",
+                source,
+            })?;
+        let listener = tokio::task::spawn_local(listen(pulses, Rc::clone(&lags)));
+        Ok(LoopMonitor {
             lags,
-            ticker,
+            listener,
+            _pulse: pulse,
             cpu: thread_cpu(),
             wall: Monotonic.now(),
             waited: run_queue_wait(),
-        }
+        })
     }
 
     pub(crate) fn finish(self) -> LoopStats {
-        self.ticker.abort();
+        self.listener.abort();
         LoopStats {
             lags: self.lags.take(),
             cpu: thread_cpu() - self.cpu,
@@ -59,10 +78,24 @@ impl LoopMonitor {
     }
 }
 
-async fn tick(lags: Rc<RefCell<Vec<Nanos>>>) {
+/// Sends the due time of every pulse until the other end of `ended` is dropped.
+fn pulse_until(ended: &std_mpsc::Receiver<()>, pulses: &mpsc::UnboundedSender<Nanos>) {
+    let mut due = Monotonic.now() + PULSE;
     loop {
-        let due = Monotonic.now() + Nanos::from(TICK);
-        tokio::time::sleep(TICK).await;
+        let left = due.saturating_sub(Monotonic.now());
+        match ended.recv_timeout(Duration::from(left)) {
+            Err(std_mpsc::RecvTimeoutError::Timeout) => {}
+            _ => return,
+        }
+        if pulses.send(due).is_err() {
+            return;
+        }
+        due += PULSE;
+    }
+}
+
+async fn listen(mut pulses: mpsc::UnboundedReceiver<Nanos>, lags: Rc<RefCell<Vec<Nanos>>>) {
+    while let Some(due) = pulses.recv().await {
         lags.borrow_mut().push(Monotonic.now() - due);
     }
 }

@@ -174,7 +174,7 @@ impl Worker {
         };
         context.started.set(started);
         let watcher = tokio::task::spawn_local(watch_stop(self.stop.clone(), Rc::clone(&context)));
-        let monitor = LoopMonitor::start();
+        let monitor = LoopMonitor::start()?;
         match context.job.pacing {
             Pacing::Closed(_) => closed_loop(&context, bodies, streams.unwrap_or(0)).await,
             Pacing::Rate { .. } | Pacing::Trace { .. } => {
