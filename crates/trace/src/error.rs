@@ -164,6 +164,14 @@ impl TraceError {
 
 /// `155.0-156.0`, with enough digits to tell the ends apart.
 fn seconds(from: i64, to: i64) -> String {
-    let digits = if to.abs_diff(from) >= 100_000_000 { 1 } else { 6 };
-    format!("{:.digits$}-{:.digits$}", from as f64 / 1e9, to as f64 / 1e9)
+    let digits = if to.abs_diff(from) >= 100_000_000 {
+        1
+    } else {
+        6
+    };
+    format!(
+        "{:.digits$}-{:.digits$}",
+        from as f64 / 1e9,
+        to as f64 / 1e9
+    )
 }
