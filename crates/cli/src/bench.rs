@@ -230,6 +230,11 @@ pub(crate) fn exit(manifest: &RunManifest) -> Exit {
 pub(crate) fn is_run_time_reason(code: &str) -> bool {
     matches!(
         code,
-        "preparation_failed" | "server_gone" | "stopped" | "fewer_requests"
+        "preparation_failed"
+            | "server_gone"
+            | "stopped"
+            | "fewer_requests"
+            | "profile_failed"
+            | "profile_not_taken"
     )
 }

@@ -21,7 +21,7 @@ pub(crate) struct Control {
     client: reqwest::Client,
     targets: Vec<Target>,
     /// What a second client is built from.
-    recipe: ClientRecipe,
+    recipe: ControlRecipe,
 }
 
 /// `/metrics` of every replica at one moment.
@@ -40,7 +40,7 @@ impl Control {
                 what: "control",
                 source,
             })?;
-        let recipe = ClientRecipe {
+        let recipe = ControlRecipe {
             plan: plan.clone(),
             secrets: secrets.clone(),
         };
@@ -81,6 +81,11 @@ impl Control {
             }
             serde_json::from_str(&text).map_err(|_| GetError::NotJson(text))
         })
+    }
+
+    /// How to make another client like this one.
+    pub(crate) fn recipe(&self) -> ControlRecipe {
+        self.recipe.clone()
     }
 
     pub(crate) fn metrics(&self) -> Snapshot {
@@ -230,12 +235,13 @@ async fn scrape(client: &reqwest::Client, target: &Target) -> Result<Samples, St
 }
 
 /// What a control-plane client is built from.
-struct ClientRecipe {
+#[derive(Clone)]
+pub(crate) struct ControlRecipe {
     plan: LoadPlan,
     secrets: Secrets,
 }
 
-impl ClientRecipe {
+impl ControlRecipe {
     fn client(&self) -> Result<reqwest::Client, LoadError> {
         // reqwest takes the process's default provider; whoever installs it first wins, and all are the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -254,6 +260,22 @@ impl ClientRecipe {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
         builder.build().map_err(|e| LoadError::Tls(root_cause(&e)))
+    }
+
+    /// One POST without a body, on a runtime of its own; the error is one line for people.
+    pub(crate) fn post(&self, url: &str, timeout: Duration) -> Result<(), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| e.to_string())?;
+        let client = self.client().map_err(|e| e.to_string())?;
+        let answer = runtime
+            .block_on(async { client.post(url).timeout(timeout).send().await })
+            .map_err(|e| root_cause(&e))?;
+        match answer.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("HTTP status {}", status.as_u16())),
+        }
     }
 }
 

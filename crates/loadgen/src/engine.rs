@@ -18,6 +18,7 @@ use crate::observed::Observed;
 use crate::phase::PhaseJob;
 use crate::plan::{LoadPlan, Secrets};
 use crate::preflight::{self, Findings};
+use crate::profile::{ProfileJob, Profiler};
 use crate::session::Session;
 use crate::worker::{Command, Live, Report, Worker};
 use crate::workload::Workload;
@@ -152,6 +153,7 @@ impl Run {
             Some(s) => Some(self.control.sample_gauges(Duration::from_secs_f64(s))?),
             None => None,
         };
+        let profiler = self.profiler(cell, &crew, origin)?;
         let job = PhaseJob::measured(cell, attempt, origin);
         let cpu = process_cpu();
         let measured = if *stop.borrow() == Stop::Run {
@@ -160,6 +162,7 @@ impl Run {
             None
         };
         let cpu = process_cpu() - cpu;
+        notes.extend(profiler.map(Profiler::finish));
         let peaks = sampler.map(crate::control::GaugeSampler::finish);
         let after = self.control.metrics();
         let mut server = after.since(&before);
@@ -193,6 +196,27 @@ impl Run {
                 "after": after.to_json(&self.session.targets),
             }),
         })
+    }
+
+    /// Starts the wait for the moment to profile, if the plan asks for it.
+    fn profiler(
+        &self,
+        cell: &CellSpec,
+        crew: &Crew,
+        origin: Nanos,
+    ) -> Result<Option<Profiler>, LoadError> {
+        let (Some(length), Some(wanted)) = (self.session.plan.profile_s, cell.load.concurrency())
+        else {
+            return Ok(None);
+        };
+        let job = ProfileJob {
+            targets: self.session.targets.clone(),
+            decoding: Arc::clone(&crew.live.decoding),
+            wanted,
+            length: Duration::from_secs_f64(length),
+            origin,
+        };
+        Profiler::start(job, self.control.recipe()).map(Some)
     }
 
     /// Priming and warm-up.

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) struct ExchangeOptions {
     pub(crate) first_token_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) decode: DecodeOptions,
+    /// Requests that are past their first token and not yet at their end.
+    pub(crate) decoding: Arc<AtomicU32>,
 }
 
 /// The end of an exchange; times are absolute.
@@ -88,6 +91,8 @@ struct Exchange<'a> {
     done: bool,
     /// Whether timer and cancellation know whom to wake.
     armed: bool,
+    /// Whether this request counts as decoding.
+    decoding: bool,
 }
 
 /// Sends `request` on `conn` and reads the answer to its end, its timeout or the cancellation.
@@ -115,6 +120,7 @@ pub(crate) async fn exchange(
         status: None,
         done: false,
         armed: false,
+        decoding: false,
     };
     let wakes = Arc::new(QuietWaker::default());
     let waker = Waker::from(Arc::clone(&wakes));
@@ -129,6 +135,9 @@ pub(crate) async fn exchange(
         ended
     }))
     .await;
+    if state.decoding {
+        options.decoding.fetch_sub(1, Ordering::Relaxed);
+    }
     let t_done = match ended {
         Ended::Stream(_) | Ended::Plain(_) | Ended::LeftOpen => state.stamp.at().max(t_sent),
         _ => Monotonic.now(),
@@ -207,6 +216,10 @@ impl Exchange<'_> {
                     if let Some(data) = frame.data_ref() {
                         let t = self.stamp.at() - self.t_sent;
                         self.decoder.read(t, self.stamp.count(), data);
+                        if !self.decoding && self.decoder.first_token_seen() {
+                            self.decoding = true;
+                            self.options.decoding.fetch_add(1, Ordering::Relaxed);
+                        }
                         if self.decoder.done() && !self.done {
                             self.done = true;
                             self.arm(END_GRACE);

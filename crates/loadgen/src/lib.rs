@@ -17,6 +17,7 @@ mod observed;
 mod phase;
 mod plan;
 mod preflight;
+mod profile;
 mod prometheus;
 mod quiet;
 mod session;

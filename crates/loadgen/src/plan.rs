@@ -77,6 +77,9 @@ pub struct LoadPlan {
     pub idle_timeout_s: f64,
     /// Time between samples of the server's running and waiting gauges; `None` takes none.
     pub metrics_interval_s: Option<f64>,
+    /// Seconds to profile the server for, once all requests of a cell are decoding.
+    #[serde(default)]
+    pub profile_s: Option<f64>,
     /// Receive threads.
     pub threads: u32,
     /// Keep the generated texts in the records.
@@ -121,6 +124,7 @@ impl LoadPlan {
             first_token_timeout_s: 600.0,
             idle_timeout_s: 120.0,
             metrics_interval_s: Some(1.0),
+            profile_s: None,
             threads: 1,
             keep_text: false,
             send_stamps: false,
@@ -163,6 +167,20 @@ impl LoadPlan {
         ] {
             if !is_wait(seconds) {
                 return Err(fail(option, out_of_range(seconds)));
+            }
+        }
+        if let Some(seconds) = self.profile_s {
+            if !(seconds > 0.0 && seconds <= 600.0) {
+                return Err(fail(
+                    "--profile-for",
+                    format!("{seconds} s is out of range; expected more than 0 and at most 600"),
+                ));
+            }
+            if self.cells.iter().any(|c| c.load.concurrency().is_none()) {
+                return Err(fail(
+                    "--profile",
+                    "it waits until all requests of a closed loop are decoding; use --concurrency without a rate".to_owned(),
+                ));
             }
         }
         if self.metrics_interval_s.is_some_and(|s| !is_wait(s)) {

@@ -2,6 +2,7 @@
 //! does it stream, how does it say how many tokens a chunk holds.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -280,6 +281,7 @@ impl<'a> Probe<'a> {
             ),
             idle_timeout: std::time::Duration::from_secs_f64(self.plan.idle_timeout_s),
             decode: DecodeOptions::new(self.plan.endpoint),
+            decoding: Arc::default(),
         };
         let cancel = Rc::new(Cancel::default());
         let url = target.url(endpoint_path(self.plan.endpoint));

@@ -1,6 +1,7 @@
 //! A run that has passed its pre-flight checks: everything the receive threads share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use hyper::header;
@@ -50,7 +51,8 @@ impl Session {
         }))
     }
 
-    pub(crate) fn exchange_options(&self) -> ExchangeOptions {
+    /// `decoding` counts the requests that are past their first token.
+    pub(crate) fn exchange_options(&self, decoding: Arc<AtomicU32>) -> ExchangeOptions {
         ExchangeOptions {
             first_token_timeout: Duration::from_secs_f64(self.plan.first_token_timeout_s),
             idle_timeout: Duration::from_secs_f64(self.plan.idle_timeout_s),
@@ -59,6 +61,7 @@ impl Session {
                 send_stamps: self.plan.send_stamps,
                 ..DecodeOptions::new(self.plan.endpoint)
             },
+            decoding,
         }
     }
 

@@ -37,6 +37,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) running: AtomicU32,
+    pub(crate) decoding: Arc<AtomicU32>,
     pub(crate) connect_failures_in_a_row: AtomicU64,
 }
 
@@ -154,7 +155,9 @@ impl Worker {
         )?;
         let context = Rc::new(PhaseContext {
             session: Arc::clone(&self.session),
-            options: self.session.exchange_options(),
+            options: self
+                .session
+                .exchange_options(Arc::clone(&self.live.decoding)),
             live: Arc::clone(&self.live),
             cancel: Rc::new(Cancel::default()),
             reports: self.reports.clone(),

@@ -47,7 +47,7 @@ pub(crate) enum DatasetArg {
 }
 
 /// What a run was begun with cannot be changed when it is resumed.
-const OF_THE_PLAN: [&str; 40] = [
+const OF_THE_PLAN: [&str; 42] = [
     "base_url",
     "mock",
     "mock_config",
@@ -88,6 +88,8 @@ const OF_THE_PLAN: [&str; 40] = [
     "arm",
     "threads",
     "metrics_interval",
+    "profile",
+    "profile_for",
 ];
 
 const EXAMPLES: &str = "\
@@ -328,10 +330,28 @@ pub(crate) struct BenchArgs {
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
 
+    /// Profile the server (POST /start_profile, /stop_profile) once all requests of a cell are decoding.
+    #[arg(long, help_heading = "Client")]
+    pub(crate) profile: bool,
+    /// Length of the profile, such as 2s or 500ms.
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "profile", value_parser = parse_seconds, help_heading = "Client")]
+    pub(crate) profile_for: f64,
     /// Receive threads; one is enough for about 100,000 tokens a second.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole32::<1, 64>, help_heading = "Client")]
     pub(crate) threads: u32,
     /// Seconds between samples of the server's running and waiting gauges; 0 takes none.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = number, help_heading = "Client")]
     pub(crate) metrics_interval: f64,
+}
+
+/// A time such as `2s` or `500ms`; a bare number is seconds.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value * unit),
+        _ => Err("expected a time above zero, such as 2s or 500ms".to_owned()),
+    }
 }

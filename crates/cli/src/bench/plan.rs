@@ -78,6 +78,7 @@ impl BenchPlan {
             first_token_timeout_s: args.first_token_timeout,
             idle_timeout_s: args.idle_timeout,
             metrics_interval_s: metrics_interval(args)?,
+            profile_s: args.profile.then_some(args.profile_for),
             threads: args.threads,
             keep_text: args.save_detailed,
             seed: args.seed.or(run.seed).unwrap_or(0),

@@ -20,6 +20,7 @@ mod harness;
 mod open_loop;
 mod plan;
 mod preflight;
+mod profile;
 mod proxies;
 mod replay;
 mod scale;
