@@ -5,11 +5,18 @@
 //! step into disjoint buckets that sum to it exactly, `collectives` pairs collectives across ranks into service and
 //! wait, `whatif` replays the ranks with faster links.
 
+mod classify;
 mod error;
+mod ingest;
 mod steps;
 mod timeline;
 
+pub use classify::{
+    Class, Classes, Collective, CollectiveOp, Decided, Explanation, Group, Match, RuleRef, Rules,
+    TableRow, UNKNOWN_WARN_SHARE, UnknownName, UnknownReport, collective_of, unknown_report,
+};
 pub use error::TraceError;
+pub use ingest::{ExportInfo, Progress, ReadOptions, coverage_notes, read};
 pub use steps::{Batch, StepKind, StepMark, parse_step_mark};
 pub use timeline::{
     CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
