@@ -142,6 +142,73 @@ pub enum TraceError {
         /// SQLite's words.
         message: String,
     },
+    /// A file of kernel rules that cannot be used.
+    #[error("{}:{line}: {what}", path.as_deref().unwrap_or(Path::new("built-in kernel rules")).display())]
+    Rules {
+        /// The file; `None` for the rules in the binary.
+        path: Option<PathBuf>,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, with the valid words where a word is.
+        what: String,
+    },
+    /// The demanded method finds no steps.
+    #[error(
+        "lane {lane} (pid {pid}, device {device}): no steps by {method}; leave the method out to try all"
+    )]
+    NoSteps {
+        /// Position of the lane.
+        lane: usize,
+        /// CUDA ordinal.
+        device: u32,
+        /// Process.
+        pid: u32,
+        /// The method.
+        method: &'static str,
+    },
+    /// The buckets of a step do not sum to it: a fault of this tool, never of the input.
+    #[error(
+        "lane {lane}, step {step}: the buckets sum to {sum} ns, the step lasts {step_ns} ns; please report this"
+    )]
+    SplitMismatch {
+        /// Position of the lane.
+        lane: usize,
+        /// Index of the step.
+        step: u32,
+        /// Sum of the buckets.
+        sum: u64,
+        /// Length of the step.
+        step_ns: u64,
+    },
+    /// The collectives of the ranks cannot be paired.
+    #[error("ranks not alignable: lane {lane} against lane {reference}, step {step}: {why}")]
+    NotAlignable {
+        /// Position of the lane that does not fit.
+        lane: usize,
+        /// Position of the lane it was compared with.
+        reference: usize,
+        /// Index of the first step that differs.
+        step: u32,
+        /// What differs.
+        why: String,
+    },
+    /// There is nothing to replay.
+    #[error("no replay: {why}")]
+    NoReplay {
+        /// Why.
+        why: String,
+    },
+    /// The replay at factor 1 does not give the measured time, so its projections mean nothing.
+    #[error(
+        "replay refused: at factor 1 it gives {replayed_ns} ns, measured are {measured_ns} ns ({:+.2} %, at most 2 % may differ)",
+        (*replayed_ns as f64 / *measured_ns as f64 - 1.0) * 100.0
+    )]
+    ReplayMismatch {
+        /// Replayed time.
+        replayed_ns: i64,
+        /// Measured time.
+        measured_ns: i64,
+    },
     /// Something the tool itself could not do.
     #[error("{what}")]
     Internal {

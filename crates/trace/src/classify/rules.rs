@@ -1,0 +1,349 @@
+//! The ordered rules: the embedded file, and a user's before it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::class::Class;
+use super::normalise::{is_mangled, normalise, subject};
+use super::table::{self, Row};
+use crate::TraceError;
+
+/// The rules that the binary brings along.
+const EMBEDDED: &str = include_str!("../rules.toml");
+
+/// A rule as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    class: Spanned<String>,
+    name: Spanned<Patterns>,
+    unless: Option<Spanned<Patterns>>,
+    why: Option<String>,
+}
+
+/// A file as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    #[serde(default)]
+    rule: Vec<RuleText>,
+}
+
+/// One pattern or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Patterns {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Patterns {
+    fn as_slice(&self) -> &[String] {
+        match self {
+            Patterns::One(one) => std::slice::from_ref(one),
+            Patterns::Many(many) => many,
+        }
+    }
+}
+
+/// A rule that can be matched.
+#[derive(Clone, Debug)]
+struct Rule {
+    class: Class,
+    /// `None` for the embedded file.
+    file: Option<PathBuf>,
+    /// Within its file, from 1.
+    number: usize,
+    why: String,
+}
+
+/// What a pattern of the set belongs to.
+#[derive(Clone, Debug)]
+struct Pattern {
+    rule: usize,
+    /// The pattern takes a match back.
+    unless: bool,
+    text: String,
+}
+
+/// What decided a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// The rule with this index in the order of matching, from 0.
+    Rule(usize),
+    /// A row of the table derived from framework sources.
+    Table,
+    /// Nothing: the name is unknown.
+    Nothing,
+}
+
+/// The class of a name and what decided it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The class.
+    pub class: Class,
+    /// The rule or the table.
+    pub rule: Decided,
+}
+
+/// A rule, for display.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleRef {
+    /// The user's file; `None` for the rules in the binary.
+    pub file: Option<PathBuf>,
+    /// Number within its file, from 1.
+    pub number: usize,
+    /// The class it gives.
+    pub class: Class,
+    /// The pattern that matched.
+    pub pattern: String,
+    /// The rule's own comment.
+    pub why: String,
+}
+
+/// Ordered rules, ready to match.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    patterns: Vec<Pattern>,
+    set: RegexSet,
+    hash: String,
+}
+
+impl Rules {
+    /// The rules in the binary.
+    ///
+    /// ```
+    /// use linktax_trace::{Class, Rules};
+    ///
+    /// let rules = Rules::embedded();
+    /// let name = "ncclDevKernel_AllReduce_bf16_RING(ncclDevKernelArgsStorage<(unsigned long)4096>)";
+    /// assert_eq!(rules.classify(name, "ncclDevKernel_AllReduce_bf16_RING").class, Class::COMM_NCCL);
+    /// ```
+    pub fn embedded() -> Rules {
+        // A test holds the embedded file to be valid. Were it not, every kernel would be reported as unknown.
+        Rules::build(&[(None, EMBEDDED)]).unwrap_or_else(|_| Rules {
+            rules: Vec::new(),
+            patterns: Vec::new(),
+            set: RegexSet::empty(),
+            hash: hash(&[]),
+        })
+    }
+
+    /// The rules of a file, then those in the binary.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not TOML, has an unknown word, an unknown class or a pattern that is none; the
+    /// error has the line.
+    pub fn with_user_file(path: &Path) -> Result<Rules, TraceError> {
+        let text =
+            fs::read_to_string(path).map_err(TraceError::io(path, "reading kernel rules"))?;
+        Rules::build(&[(Some(path), &text), (None, EMBEDDED)])
+    }
+
+    fn build(files: &[(Option<&Path>, &str)]) -> Result<Rules, TraceError> {
+        let mut rules = Vec::new();
+        let mut patterns = Vec::new();
+        for &(path, text) in files {
+            let at = Source { path, text };
+            let file: RuleFile = toml::from_str(text)
+                .map_err(|e| at.error(e.span().map_or(0, |s| s.start), e.message()))?;
+            for (index, rule) in file.rule.iter().enumerate() {
+                at.patterns(&rule.name, rules.len(), false, &mut patterns)?;
+                if let Some(unless) = &rule.unless {
+                    at.patterns(unless, rules.len(), true, &mut patterns)?;
+                }
+                rules.push(Rule {
+                    class: at.class(&rule.class)?,
+                    file: path.map(Path::to_owned),
+                    number: index + 1,
+                    why: rule.why.clone().unwrap_or_default(),
+                });
+            }
+        }
+        let set = RegexSetBuilder::new(patterns.iter().map(|p| p.text.as_str()))
+            .unicode(false)
+            .size_limit(1 << 26)
+            .build()
+            .map_err(|e| TraceError::Rules {
+                path: files.iter().find_map(|f| f.0).map(Path::to_owned),
+                line: 1,
+                what: format!("the patterns together: {e}"),
+            })?;
+        let texts: Vec<&str> = files.iter().map(|f| f.1).collect();
+        Ok(Rules {
+            rules,
+            patterns,
+            set,
+            hash: hash(&texts),
+        })
+    }
+
+    /// Sixteen hexadecimal digits that change with any change of the rules or of the table: two results may only be
+    /// compared if theirs are equal.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The class of a kernel by its demangled and its short name.
+    pub fn classify(&self, full: &str, short: &str) -> Match {
+        let name = if full.is_empty() { short } else { full };
+        let name = normalise(name);
+        let subject = subject(&name);
+        let first = self.matching(&subject).next();
+        // A symbol that no pattern knows by its identifiers may still have a plain short name.
+        let first = first.or_else(|| {
+            (is_mangled(&name) && !is_mangled(short))
+                .then(|| self.matching(short).next())
+                .flatten()
+        });
+        if let Some((rule, _)) = first {
+            return Match {
+                class: self.rules[rule].class,
+                rule: Decided::Rule(rule),
+            };
+        }
+        table::class_of(&subject).map_or(
+            Match {
+                class: Class::UNKNOWN,
+                rule: Decided::Nothing,
+            },
+            |class| Match {
+                class,
+                rule: Decided::Table,
+            },
+        )
+    }
+
+    /// All rules that match, in order, each with the index of its first matching pattern.
+    pub(crate) fn matching(&self, subject: &str) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let hits: Vec<usize> = self.set.matches(subject.as_bytes()).into_iter().collect();
+        let mut rules: Vec<(usize, usize)> = Vec::new();
+        for &hit in hits.iter().filter(|&&h| !self.patterns[h].unless) {
+            let rule = self.patterns[hit].rule;
+            let taken_back = hits
+                .iter()
+                .any(|&h| self.patterns[h].unless && self.patterns[h].rule == rule);
+            if !taken_back && rules.last().is_none_or(|last| last.0 != rule) {
+                rules.push((rule, hit));
+            }
+        }
+        rules.into_iter()
+    }
+
+    /// A rule by its place in the order of matching, with one of its patterns.
+    pub(crate) fn rule_ref(&self, (rule, pattern): (usize, usize)) -> RuleRef {
+        let entry = &self.rules[rule];
+        RuleRef {
+            file: entry.file.clone(),
+            number: entry.number,
+            class: entry.class,
+            pattern: self.patterns[pattern].text.clone(),
+            why: entry.why.clone(),
+        }
+    }
+
+    /// The row of the source-derived table for a name, whether or not a rule comes first.
+    pub(crate) fn table_row(subject: &str) -> Option<Row<'static>> {
+        table::find(subject)
+    }
+}
+
+/// A file that is being checked, to tell places in it.
+struct Source<'a> {
+    path: Option<&'a Path>,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, at: usize, what: impl Into<String>) -> TraceError {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        TraceError::Rules {
+            path: self.path.map(Path::to_owned),
+            line: before.bytes().filter(|&b| b == b'\n').count() + 1,
+            what: what.into(),
+        }
+    }
+
+    fn class(&self, word: &Spanned<String>) -> Result<Class, TraceError> {
+        Class::from_word(word.get_ref())
+            .filter(|class| class.for_rules())
+            .ok_or_else(|| {
+                let valid: Vec<&str> = Class::ALL
+                    .iter()
+                    .filter(|c| c.for_rules())
+                    .map(|c| c.as_str())
+                    .collect();
+                self.error(
+                    word.span().start,
+                    format!(
+                        "unknown class {:?}, one of: {}",
+                        word.get_ref(),
+                        valid.join(", ")
+                    ),
+                )
+            })
+    }
+
+    fn patterns(
+        &self,
+        written: &Spanned<Patterns>,
+        rule: usize,
+        unless: bool,
+        all: &mut Vec<Pattern>,
+    ) -> Result<(), TraceError> {
+        let at = written.span().start;
+        let texts = written.get_ref().as_slice();
+        if texts.is_empty() {
+            return Err(self.error(at, "a rule needs at least one pattern"));
+        }
+        for text in texts {
+            let compiled = RegexBuilder::new(text)
+                .unicode(false)
+                .build()
+                .map_err(|e| {
+                    self.error(
+                        at,
+                        format!("pattern {text:?}: {}", last_line(&e.to_string())),
+                    )
+                })?;
+            // Such a pattern would swallow every name and hide what is unknown.
+            if compiled.is_match(b"") {
+                return Err(self.error(
+                    at,
+                    format!("pattern {text:?} matches an empty name, and so every name"),
+                ));
+            }
+            all.push(Pattern {
+                rule,
+                unless,
+                text: text.clone(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The regex crate draws a picture over several lines; its last one says what is wrong.
+fn last_line(text: &str) -> &str {
+    text.lines()
+        .last()
+        .map_or(text, |l| l.trim_start_matches("error: "))
+}
+
+/// FNV-1a, 64 bits: no secret to protect, only a change to notice.
+fn hash(texts: &[&str]) -> String {
+    let bytes = texts
+        .iter()
+        .copied()
+        .chain([table::TEXT])
+        .flat_map(|text| text.bytes().chain([0]));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
