@@ -1,5 +1,6 @@
 //! From exports to a [`Trace`]: one pass over each big table, no index, no join, no `ORDER BY`, and never a write.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ mod coverage;
 mod launches;
 mod machine;
 mod names;
+mod remarks;
 mod rows;
 mod runtime;
 mod schema;
@@ -22,13 +24,15 @@ mod source;
 pub use coverage::coverage_notes;
 pub use machine::ExportInfo;
 
-pub(crate) use launches::{Calls, Joined};
-pub(crate) use machine::{Diagnostic, Gpus, diagnostics, processes};
-pub(crate) use names::Strings;
-pub(crate) use rows::{GpuRows, Hygiene, gpu_tables};
+pub(crate) use coverage::{collectives, working_lanes};
 pub(crate) use runtime::on_own_runtime;
 pub(crate) use schema::{Schema, quoted};
 pub(crate) use source::Source;
+
+use launches::{Calls, Joined};
+use machine::{Diagnostic, Gpus, diagnostics, processes};
+use names::Strings;
+use rows::GpuRows;
 
 /// How to read.
 #[derive(Clone, Default)]
@@ -78,7 +82,8 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Trace, TraceErro
     on_own_runtime(async || {
         let mut parts = Vec::new();
         for (file, path) in paths.iter().enumerate() {
-            parts.push(read_one(path, file as u32, options).await?);
+            let facts = Facts::read(path, file as u32, options).await?;
+            parts.push(facts.into_part(path, file as u32));
         }
         assemble(paths, parts, options)
     })
@@ -178,70 +183,114 @@ impl<'a> Tick<'a> {
     }
 }
 
+/// All that one file holds.
+pub(crate) struct Facts {
+    pub(crate) info: ExportInfo,
+    pub(crate) schema: Schema,
+    pub(crate) bytes: u64,
+    pub(crate) rows: GpuRows,
+    pub(crate) strings: Strings,
+    pub(crate) calls: Calls,
+    pub(crate) joined: Joined,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) nvtx_rows: u64,
+    pub(crate) overhead: Vec<Span>,
+    pub(crate) gpus: Gpus,
+    pub(crate) process_names: BTreeMap<i64, Option<String>>,
+    pub(crate) diagnostics: BTreeMap<Diagnostic, u64>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Facts {
+    /// Reads everything of one file.
+    pub(crate) async fn read(
+        path: &Path,
+        file: u32,
+        options: &ReadOptions,
+    ) -> Result<Self, TraceError> {
+        let source = Source::prepare(path)?;
+        let mut connection = source.open().await?;
+        let schema = Schema::probe(&mut connection, path).await?;
+        let mut from = Connected::new(&mut connection, &schema, path);
+        from.notes.extend(source.notes.iter().cloned());
+        from.progress.clone_from(&options.progress);
+        let info = ExportInfo::read(&mut from).await?;
+        from.schema_version.clone_from(&info.schema_version);
+
+        let rows = GpuRows::read(&mut from, options.window).await?;
+        let wanted = rows.names.wanted();
+        let strings =
+            Strings::read(from.connection, path, &schema, |id| wanted.contains(&id)).await?;
+        let calls = Calls::read(&mut from, &strings).await?;
+        let (marks, nvtx_rows) = launches::marks(&mut from, &strings, file).await?;
+        let overhead = launches::overhead(&mut from).await?;
+        let gpus = Gpus::read(&mut from).await?;
+        let process_names = processes(&mut from).await?;
+        let diagnostics = diagnostics(&mut from).await?;
+        let joined = Joined::of(&rows.lanes, &calls);
+        let mut notes = from.notes;
+        notes.extend(remarks::of_origin(&info));
+        notes.extend(rows.notes());
+        notes.extend(remarks::of_losses(&diagnostics));
+        notes.extend(remarks::of_joins(&joined, options.window.is_some()));
+        connection
+            .close()
+            .await
+            .map_err(TraceError::sqlite(path, "cannot be closed"))?;
+        Ok(Facts {
+            info,
+            schema,
+            bytes: source.bytes,
+            rows,
+            strings,
+            calls,
+            joined,
+            marks,
+            nvtx_rows,
+            overhead,
+            gpus,
+            process_names,
+            diagnostics,
+            notes,
+        })
+    }
+
+    /// The part of it that goes into a trace.
+    pub(crate) fn into_part(mut self, path: &Path, file: u32) -> Part {
+        let no_gpu_rows =
+            (!self.rows.has_kernels_or_graphs()).then(|| coverage::no_gpu_rows(path, &self));
+        let (names, unknown) = self.rows.names.resolve(&self.strings);
+        if unknown > 0 {
+            self.notes.push(Note::new(
+                "names_missing",
+                format!("{unknown} kernel names are not in StringIds"),
+            ));
+        }
+        Part {
+            lanes: lanes(file, self.rows.lanes, &self.gpus),
+            names,
+            calls: self.calls,
+            process_names: self.process_names,
+            marks: self.marks,
+            overhead: self.overhead,
+            range: self.rows.range,
+            notes: self.notes,
+            no_gpu_rows,
+        }
+    }
+}
+
 /// What one file gave; names are its own until all files are there.
-struct Part {
+pub(crate) struct Part {
     lanes: Vec<Lane>,
     names: Vec<(String, String)>,
     calls: Calls,
-    process_names: std::collections::BTreeMap<i64, Option<String>>,
+    process_names: BTreeMap<i64, Option<String>>,
     marks: Vec<Mark>,
     overhead: Vec<Span>,
     range: Option<(i64, i64)>,
     notes: Vec<Note>,
     no_gpu_rows: Option<TraceError>,
-}
-
-async fn read_one(path: &Path, file: u32, options: &ReadOptions) -> Result<Part, TraceError> {
-    let source = Source::prepare(path)?;
-    let mut connection = source.open().await?;
-    let schema = Schema::probe(&mut connection, path).await?;
-    let mut from = Connected::new(&mut connection, &schema, path);
-    from.notes.extend(source.notes.iter().cloned());
-    from.progress.clone_from(&options.progress);
-    let info = ExportInfo::read(&mut from).await?;
-    from.schema_version.clone_from(&info.schema_version);
-    note_origin(&mut from, &info);
-
-    let gpu_rows = GpuRows::read(&mut from, options.window).await?;
-    from.notes.extend(gpu_rows.notes());
-    let wanted = gpu_rows.names.wanted();
-    let strings = Strings::read(from.connection, path, &schema, |id| wanted.contains(&id)).await?;
-    let calls = Calls::read(&mut from, &strings).await?;
-    let (marks, _) = launches::marks(&mut from, &strings, file).await?;
-    let overhead = launches::overhead(&mut from).await?;
-    let gpus = Gpus::read(&mut from).await?;
-    let process_names = processes(&mut from).await?;
-    note_losses(&mut from).await?;
-    let joined = Joined::of(&gpu_rows.lanes, &calls);
-    note_joins(&mut from, &joined, options.window.is_some());
-
-    let no_gpu_rows = (!gpu_rows.has_kernels_or_graphs())
-        .then(|| coverage::no_gpu_rows(path, &schema, &info, &calls, &joined));
-    let range = gpu_rows.range;
-    let lanes = lanes(file, gpu_rows.lanes, &gpus);
-    let (names, unknown) = gpu_rows.names.resolve(&strings);
-    if unknown > 0 {
-        from.note(
-            "names_missing",
-            format!("{unknown} kernel names are not in StringIds"),
-        );
-    }
-    let notes = from.notes;
-    connection
-        .close()
-        .await
-        .map_err(TraceError::sqlite(path, "cannot be closed"))?;
-    Ok(Part {
-        lanes,
-        names,
-        calls,
-        process_names,
-        marks,
-        overhead,
-        range,
-        notes,
-        no_gpu_rows,
-    })
 }
 
 fn lanes(file: u32, rows: impl IntoIterator<Item = ((i64, u32), Ops)>, gpus: &Gpus) -> Vec<Lane> {
@@ -267,65 +316,8 @@ pub(crate) fn pid_of(global: i64) -> u32 {
     (global >> 24) as u32 & 0xff_ffff
 }
 
-pub(crate) fn note_origin(from: &mut Connected<'_>, info: &ExportInfo) {
-    if let Some(version) = info.unknown_schema() {
-        from.note(
-            "unknown_schema",
-            format!(
-                "schema version {version} is not one this tool knows (3.x); the columns it needs are there, so it goes on"
-            ),
-        );
-    }
-    if !info.has_metadata {
-        from.note(
-            "no_export_metadata",
-            "no META_DATA_EXPORT rows: the export died early or was made by hand",
-        );
-    }
-    if let Some(times) = &info.only_times {
-        from.note(
-            "export_filtered",
-            format!("exported for times {times} only"),
-        );
-    }
-}
-
-async fn note_losses(from: &mut Connected<'_>) -> Result<(), TraceError> {
-    for (diagnostic, times) in diagnostics(from).await? {
-        if diagnostic.lost {
-            from.note(
-                "events_lost",
-                format!("the profiler says ({times} times): {}", diagnostic.text),
-            );
-        }
-    }
-    Ok(())
-}
-
-fn note_joins(from: &mut Connected<'_>, joined: &Joined, windowed: bool) {
-    // One in a hundred is what real captures show around their edges and clock corrections.
-    if joined.early * 100 > joined.launched {
-        from.note(
-            "work_before_launch",
-            format!(
-                "{} of {} operations start before their launch call: correlation ids or clocks of this capture are wrong (known of CUPTI up to 13.1 after the first profiling session)",
-                joined.early, joined.launched
-            ),
-        );
-    }
-    // Outside a window the rows of a graph were not looked at.
-    if joined.invisible_graphs > 0 && !windowed {
-        from.note(
-            "invisible_graphs",
-            format!(
-                "{} of {} CUDA graph launches left no GPU rows: their work is missing here, not idle time; capture with --cuda-graph-trace=node and an nsys that knows the driver",
-                joined.invisible_graphs, joined.graph_launches
-            ),
-        );
-    }
-}
-
-fn assemble(
+/// Puts the files together.
+pub(crate) fn assemble(
     paths: &[PathBuf],
     mut parts: Vec<Part>,
     options: &ReadOptions,
@@ -397,7 +389,7 @@ fn canonical(lanes: &mut [Lane], names: &[NameId]) {
 }
 
 fn host_side(file: u32, part: &mut Part) -> Vec<Process> {
-    let mut all: std::collections::BTreeSet<i64> = part.process_names.keys().copied().collect();
+    let mut all: BTreeSet<i64> = part.process_names.keys().copied().collect();
     all.extend(part.calls.by_process.keys());
     all.extend(part.lanes.iter().map(|lane| lane.id.global_pid));
     all.into_iter()

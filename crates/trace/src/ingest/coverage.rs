@@ -5,37 +5,31 @@ use std::path::Path;
 
 use linktax_records::Note;
 
-use super::launches::{Calls, Joined};
-use super::schema::Schema;
-use super::{ExportInfo, gpu_tables};
+use super::Facts;
+use super::rows::gpu_tables;
 use crate::TraceError;
+use crate::classify::{Classes, Group};
 use crate::timeline::{Op, OpKind, Trace};
 
 /// The error for an export without kernels and graphs, with what the rest of it tells about why.
-pub(crate) fn no_gpu_rows(
-    path: &Path,
-    schema: &Schema,
-    info: &ExportInfo,
-    calls: &Calls,
-    joined: &Joined,
-) -> TraceError {
-    let tables = gpu_tables(schema);
+pub(crate) fn no_gpu_rows(path: &Path, facts: &Facts) -> TraceError {
+    let tables = gpu_tables(&facts.schema);
     let mut hint = match tables.is_empty() {
         true => "it has no table of GPU work".to_owned(),
         false => format!("its tables {} have no kernel", tables.join(", ")),
     };
-    if let Some(only) = &info.only_tables {
+    if let Some(only) = &facts.info.only_tables {
         hint.push_str(&format!("; it was exported with --tables {only}"));
-    } else if joined.graph_launches > 0 {
+    } else if facts.joined.graph_launches > 0 {
         hint.push_str(&format!(
             "; {} CUDA graphs were launched, so capture with --cuda-graph-trace=node",
-            joined.graph_launches
+            facts.joined.graph_launches
         ));
     } else {
+        let launches: usize = facts.calls.by_process.values().map(Vec::len).sum();
         hint.push_str(&format!(
-            " and {} API calls, {} of them launches; check that CUDA was traced (--trace=cuda,nvtx), that the profiler range was open while the GPU worked, and that the worker processes were traced (--trace-fork-before-exec=true)",
-            calls.rows,
-            calls.by_process.values().map(Vec::len).sum::<usize>(),
+            ", {} API calls, {launches} of them launches; check that CUDA was traced (--trace=cuda,nvtx), that the profiler range was open while the GPU worked, and that the worker processes were traced (--trace-fork-before-exec=true)",
+            facts.calls.rows,
         ));
     }
     TraceError::NoGpuRows {
@@ -46,10 +40,17 @@ pub(crate) fn no_gpu_rows(
 }
 
 /// Every lane is one rank's GPU, if anything but copies ran on it.
-fn working_lanes(trace: &Trace) -> usize {
+pub(crate) fn working_lanes(trace: &Trace) -> usize {
     let works = |op: Op| matches!(op.kind, OpKind::Kernel | OpKind::Graph);
     let lanes = trace.lanes.iter();
     lanes.filter(|lane| lane.ops.iter().any(works)).count()
+}
+
+/// Kernels that communicate between ranks, over all lanes.
+pub(crate) fn collectives(trace: &Trace, classes: &Classes) -> usize {
+    let ops = trace.lanes.iter().flat_map(|lane| lane.ops.iter());
+    ops.filter(|op| op.kind == OpKind::Kernel && classes.op(op).group() == Group::Comm)
+        .count()
 }
 
 pub(crate) fn expect_gpus(trace: &Trace, expected: Option<u32>) -> Result<(), TraceError> {
@@ -61,12 +62,11 @@ pub(crate) fn expect_gpus(trace: &Trace, expected: Option<u32>) -> Result<(), Tr
 }
 
 /// Warnings about ranks that were not traced: collectives on the only GPU, and processes that launched work of which
-/// nothing is to be seen. `is_collective` says which operations are communication between ranks.
-pub fn coverage_notes(trace: &Trace, is_collective: impl Fn(&Op) -> bool) -> Vec<Note> {
+/// nothing is to be seen.
+pub fn coverage_notes(trace: &Trace, classes: &Classes) -> Vec<Note> {
     let mut notes = Vec::new();
     if working_lanes(trace) == 1 {
-        let ops = trace.lanes.iter().flat_map(|lane| lane.ops.iter());
-        let collectives = ops.filter(|op| is_collective(op)).count();
+        let collectives = collectives(trace, classes);
         if collectives > 0 {
             notes.push(Note::new(
                 "partial_ranks",

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use sqlx::AssertSqlSafe;
 
 use super::rows::PROCESS;
 use super::schema::Table;
@@ -107,22 +106,6 @@ impl Connected<'_> {
         })
         .await?;
         Ok(values)
-    }
-
-    /// Number of rows.
-    pub(crate) async fn count(&mut self, table: &str) -> Result<u64, TraceError> {
-        let Some(table) = self.schema.table(table) else {
-            return Ok(0);
-        };
-        let sql = format!("SELECT count(*) FROM {}", super::schema::quoted(table.name));
-        let count: i64 = sqlx::query_scalar(AssertSqlSafe(sql))
-            .fetch_one(&mut *self.connection)
-            .await
-            .map_err(TraceError::sqlite(
-                self.path,
-                format!("table {}", table.name),
-            ))?;
-        Ok(count.unsigned_abs())
     }
 }
 
