@@ -209,6 +209,23 @@ pub enum TraceError {
         /// Measured time.
         measured_ns: i64,
     },
+    /// A specification of a synthetic export that is not TOML, or has an unknown key or word.
+    #[error("{}: not a specification", path.display())]
+    SpecSyntax {
+        /// The specification.
+        path: PathBuf,
+        /// Where and what.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// A specification of a synthetic export that asks for something impossible.
+    #[error("{}: {what}", path.display())]
+    Spec {
+        /// The specification, or the export it was for.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// Something the tool itself could not do.
     #[error("{what}")]
     Internal {

@@ -9,6 +9,7 @@ mod classify;
 mod error;
 mod ingest;
 mod steps;
+pub mod synth;
 mod timeline;
 
 pub use classify::{
