@@ -38,6 +38,7 @@ MAP = [
     ("router_bf16x3", "reduce_splits", "linear.splitk_reduce"),
     ("router/|router_bf16x3", "gemm|bf16x3", "linear"),
     ("fused_moe/|lora/ops", "^_silu_mul|_swiglu", "act"),
+    ("moe", "get_group_gemm_starts", "moe_aux"),
     ("moe", "gemm|gemv|^fused_moe|_fused_moe_lora|batched_triton|emulation_kernel", "moe_gemm"),
     ("moe|fused_routing|w8a8/cutlass/moe|get_group_starts|models/gemma4", "", "moe_aux"),
     # attention: first what selects tokens and what writes the cache

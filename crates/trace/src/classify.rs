@@ -9,6 +9,8 @@ mod explain;
 mod normalise;
 mod rules;
 mod table;
+#[cfg(test)]
+mod traps;
 mod unknown;
 
 pub use class::{Class, Group};

@@ -347,3 +347,95 @@ fn hash(texts: &[&str]) -> String {
     });
     format!("{hash:016x}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Result<Rules, TraceError> {
+        Rules::build(&[(Some(Path::new("my.toml")), text), (None, EMBEDDED)])
+    }
+
+    #[test]
+    fn the_embedded_rules_are_valid() {
+        let rules = Rules::build(&[(None, EMBEDDED)]).unwrap();
+        assert!(rules.rules.iter().all(|rule| !rule.why.is_empty()));
+        assert_eq!(rules.hash(), Rules::embedded().hash());
+    }
+
+    #[test]
+    fn the_users_rules_come_first() {
+        let rules = user(
+            "[[rule]]\nclass = 'moe_gemm'\nname = ['^nvjet_', 'x']\nunless = 'splitK'\nwhy = 'only experts here'\n",
+        )
+        .unwrap();
+        let class = |name| rules.classify(name, "").class;
+        assert_eq!(class("nvjet_tst_64x8_TNT"), Class::MOE_GEMM);
+        assert_eq!(class("nvjet_tst_64x8_splitK_TNT"), Class::LINEAR);
+        assert_ne!(rules.hash(), Rules::embedded().hash());
+        let why = rules.explain("nvjet_tst_64x8_TNT");
+        let rule = why.rule.unwrap();
+        assert_eq!((rule.number, rule.pattern.as_str()), (1, "^nvjet_"));
+        assert_eq!(rule.file.as_deref(), Some(Path::new("my.toml")));
+        assert_eq!(why.later[0].class, Class::LINEAR);
+        assert_eq!(why.later[0].file, None);
+    }
+
+    #[test]
+    fn faults_have_their_file_and_line() {
+        for (text, line, words) in [
+            (
+                "[[rule]]\nclass = 'gemm'\nname = 'x'\n",
+                2,
+                &[
+                    "unknown class \"gemm\"",
+                    "linear, linear.splitk_reduce",
+                    "comm.nccl",
+                ][..],
+            ),
+            (
+                "\n[[rule]]\nname = 'x'\nclass = 'graph'\n",
+                4,
+                &["unknown class \"graph\""],
+            ),
+            (
+                "[[rule]]\nclass = 'norm'\nname = '('\n",
+                3,
+                &["pattern \"(\"", "unclosed group"],
+            ),
+            (
+                "[[rule]]\nclass = 'norm'\nname = ['a', 'b*']\n",
+                3,
+                &["\"b*\"", "every name"],
+            ),
+            (
+                "[[rule]]\nclass = 'norm'\nname = []\n",
+                3,
+                &["at least one pattern"],
+            ),
+            (
+                "[[rule]]\nclass = 'norm'\nname = 'x'\npattern = 'y'\n",
+                4,
+                &["unknown field `pattern`", "`unless`"],
+            ),
+            ("[[rule]]\nname = 'x'\n", 1, &["missing field `class`"]),
+            ("[[rule]\n", 1, &["]"]),
+        ] {
+            let error = user(text).unwrap_err();
+            let shown = error.to_string();
+            assert!(shown.starts_with(&format!("my.toml:{line}: ")), "{shown}");
+            for word in words {
+                assert!(shown.contains(word), "{word:?} in {shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_symbol_without_known_identifiers_falls_back_on_its_short_name() {
+        let rules = Rules::embedded();
+        let class = |full, short| rules.classify(full, short).class;
+        assert_eq!(class("_ZN3lab1xEv", "fmha_x"), Class::ATTENTION);
+        assert_eq!(class("_ZN3lab1xEv", "_ZN3lab1xEv"), Class::UNKNOWN);
+        assert_eq!(class("", "nvjet_a"), Class::LINEAR);
+    }
+}

@@ -1,0 +1,5 @@
+//! The public interface on recorded and synthetic data.
+
+mod classify;
+mod exports;
+mod ingest;
