@@ -7,6 +7,7 @@ mod class;
 mod collective;
 mod explain;
 mod normalise;
+mod rule_file;
 mod rules;
 mod table;
 #[cfg(test)]

@@ -3,52 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
-use serde::{Deserialize, Serialize};
-use toml::Spanned;
+use regex::bytes::{RegexSet, RegexSetBuilder};
+use serde::Serialize;
 
 use super::class::Class;
 use super::normalise::{is_mangled, normalise, subject};
+use super::rule_file;
 use super::table::{self, Row};
 use crate::TraceError;
 
 /// The rules that the binary brings along.
 const EMBEDDED: &str = include_str!("../rules.toml");
-
-/// A rule as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleText {
-    class: Spanned<String>,
-    name: Spanned<Patterns>,
-    unless: Option<Spanned<Patterns>>,
-    why: Option<String>,
-}
-
-/// A file as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleFile {
-    #[serde(default)]
-    rule: Vec<RuleText>,
-}
-
-/// One pattern or several.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Patterns {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl Patterns {
-    fn as_slice(&self) -> &[String] {
-        match self {
-            Patterns::One(one) => std::slice::from_ref(one),
-            Patterns::Many(many) => many,
-        }
-    }
-}
 
 /// A rule that can be matched.
 #[derive(Clone, Debug)]
@@ -149,19 +114,19 @@ impl Rules {
         let mut rules = Vec::new();
         let mut patterns = Vec::new();
         for &(path, text) in files {
-            let at = Source { path, text };
-            let file: RuleFile = toml::from_str(text)
-                .map_err(|e| at.error(e.span().map_or(0, |s| s.start), e.message()))?;
-            for (index, rule) in file.rule.iter().enumerate() {
-                at.patterns(&rule.name, rules.len(), false, &mut patterns)?;
-                if let Some(unless) = &rule.unless {
-                    at.patterns(unless, rules.len(), true, &mut patterns)?;
+            for (index, read) in rule_file::parse(path, text)?.into_iter().enumerate() {
+                for (texts, unless) in [(read.name, false), (read.unless, true)] {
+                    patterns.extend(texts.into_iter().map(|text| Pattern {
+                        rule: rules.len(),
+                        unless,
+                        text,
+                    }));
                 }
                 rules.push(Rule {
-                    class: at.class(&rule.class)?,
+                    class: read.class,
                     file: path.map(Path::to_owned),
                     number: index + 1,
-                    why: rule.why.clone().unwrap_or_default(),
+                    why: read.why,
                 });
             }
         }
@@ -251,88 +216,6 @@ impl Rules {
     pub(crate) fn table_row(subject: &str) -> Option<Row<'static>> {
         table::find(subject)
     }
-}
-
-/// A file that is being checked, to tell places in it.
-struct Source<'a> {
-    path: Option<&'a Path>,
-    text: &'a str,
-}
-
-impl Source<'_> {
-    fn error(&self, at: usize, what: impl Into<String>) -> TraceError {
-        let before = self.text.get(..at).unwrap_or(self.text);
-        TraceError::Rules {
-            path: self.path.map(Path::to_owned),
-            line: before.bytes().filter(|&b| b == b'\n').count() + 1,
-            what: what.into(),
-        }
-    }
-
-    fn class(&self, word: &Spanned<String>) -> Result<Class, TraceError> {
-        Class::from_word(word.get_ref())
-            .filter(|class| class.for_rules())
-            .ok_or_else(|| {
-                let valid: Vec<&str> = Class::ALL
-                    .iter()
-                    .filter(|c| c.for_rules())
-                    .map(|c| c.as_str())
-                    .collect();
-                self.error(
-                    word.span().start,
-                    format!(
-                        "unknown class {:?}, one of: {}",
-                        word.get_ref(),
-                        valid.join(", ")
-                    ),
-                )
-            })
-    }
-
-    fn patterns(
-        &self,
-        written: &Spanned<Patterns>,
-        rule: usize,
-        unless: bool,
-        all: &mut Vec<Pattern>,
-    ) -> Result<(), TraceError> {
-        let at = written.span().start;
-        let texts = written.get_ref().as_slice();
-        if texts.is_empty() {
-            return Err(self.error(at, "a rule needs at least one pattern"));
-        }
-        for text in texts {
-            let compiled = RegexBuilder::new(text)
-                .unicode(false)
-                .build()
-                .map_err(|e| {
-                    self.error(
-                        at,
-                        format!("pattern {text:?}: {}", last_line(&e.to_string())),
-                    )
-                })?;
-            // Such a pattern would swallow every name and hide what is unknown.
-            if compiled.is_match(b"") {
-                return Err(self.error(
-                    at,
-                    format!("pattern {text:?} matches an empty name, and so every name"),
-                ));
-            }
-            all.push(Pattern {
-                rule,
-                unless,
-                text: text.clone(),
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The regex crate draws a picture over several lines; its last one says what is wrong.
-fn last_line(text: &str) -> &str {
-    text.lines()
-        .last()
-        .map_or(text, |l| l.trim_start_matches("error: "))
 }
 
 /// FNV-1a, 64 bits: no secret to protect, only a change to notice.
