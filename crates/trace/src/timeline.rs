@@ -349,10 +349,12 @@ impl Ops {
         side(&mut self.bytes, order);
     }
 
-    /// Gives every operation a new name id: `new[old]`.
+    /// Gives every kernel a new name id: `new[old]`.
     pub(crate) fn rename(&mut self, new: &[NameId]) {
-        for name in &mut self.name {
-            if let Some(&to) = new.get(name.0 as usize) {
+        for (name, kind) in self.name.iter_mut().zip(&self.kind) {
+            if *kind == OpKind::Kernel
+                && let Some(&to) = new.get(name.0 as usize)
+            {
                 *name = to;
             }
         }
