@@ -6,8 +6,10 @@
 //! wait, `whatif` replays the ranks with faster links.
 
 mod classify;
+mod collectives;
 mod error;
 mod ingest;
+mod split;
 mod steps;
 pub mod synth;
 mod timeline;
@@ -16,9 +18,19 @@ pub use classify::{
     Class, Classes, Collective, CollectiveOp, Decided, Explanation, Group, Match, RuleRef, Rules,
     TableRow, UNKNOWN_WARN_SHARE, UnknownName, UnknownReport, collective_of, unknown_report,
 };
+pub use collectives::{
+    ClockOffset, Collectives, CommGroup, PairedCollective, RankPart, Sized as SizedCollective,
+    StepCounts, WaitMethod, counts_by_step, pair_collectives, sizes,
+};
 pub use error::TraceError;
 pub use ingest::{ExportInfo, Progress, ReadOptions, coverage_notes, read};
-pub use steps::{Batch, StepKind, StepMark, parse_step_mark};
+pub use split::{
+    Activity, Buckets, ByGroup, CommTime, IdleSplit, LaneSplit, Mask, StepSplit, split,
+};
+pub use steps::{
+    Batch, LaneSteps, Step, StepKind, StepMark, StepMethod, StepOptions, find_steps,
+    parse_step_mark,
+};
 pub use timeline::{
     CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
     Span, Trace,
