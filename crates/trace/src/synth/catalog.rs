@@ -300,3 +300,65 @@ fn collective(role: Role, comm: CommKind) -> Kernel {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rules;
+
+    const ROLES: [Role; 30] = [
+        Role::PrepPositions,
+        Role::PrepTokens,
+        Role::PrepSlots,
+        Role::Embed,
+        Role::Norm,
+        Role::QkvProj,
+        Role::Rope,
+        Role::KvWrite,
+        Role::Attention,
+        Role::AttentionCombine,
+        Role::OutProj,
+        Role::GateUp,
+        Role::Act,
+        Role::Down,
+        Role::SsmConv,
+        Role::SsmDelta,
+        Role::Router,
+        Role::TopK,
+        Role::Experts,
+        Role::ExpertSum,
+        Role::LmHead,
+        Role::SplitK,
+        Role::ArgMax,
+        Role::Sample,
+        Role::PostUpdate,
+        Role::DraftTokens,
+        Role::AllReduce,
+        Role::AllGather,
+        Role::Dispatch,
+        Role::Combine,
+    ];
+
+    #[test]
+    fn the_rules_give_every_kernel_the_class_that_its_truth_claims() {
+        let rules = Rules::embedded();
+        let comms = [
+            CommKind::Nccl,
+            CommKind::NcclShort,
+            CommKind::NcclLegacy,
+            CommKind::NcclSymmetric,
+            CommKind::CustomAllReduce,
+            CommKind::Fused,
+            CommKind::FusedGemm,
+        ];
+        for role in ROLES {
+            for arch in [Arch::Hopper, Arch::Ampere] {
+                for comm in comms {
+                    let kernel = role.kernel(arch, comm);
+                    let class = rules.classify(kernel.full, kernel.short).class;
+                    assert_eq!(class.as_str(), kernel.class, "{}", kernel.full);
+                }
+            }
+        }
+    }
+}

@@ -3,3 +3,5 @@
 mod classify;
 mod exports;
 mod ingest;
+#[cfg(test)]
+mod synth;
