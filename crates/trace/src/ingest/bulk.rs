@@ -134,3 +134,107 @@ fn message(database: NonNull<ffi::sqlite3>) -> String {
         CStr::from_ptr(text).to_string_lossy().into_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
+
+    use super::*;
+    use crate::ingest::{Schema, Source, on_own_runtime, quoted};
+
+    /// A value as both ways must see it.
+    #[derive(Debug, PartialEq)]
+    enum Value {
+        Null,
+        Int(i64),
+        Text(String),
+        Real,
+    }
+
+    fn plain(row: &sqlx::sqlite::SqliteRow, at: usize) -> Value {
+        let value = row.try_get_raw(at).unwrap();
+        if value.is_null() {
+            return Value::Null;
+        }
+        match value.type_info().name() {
+            "TEXT" => Value::Text(row.get_unchecked(at)),
+            "REAL" => Value::Real,
+            _ => Value::Int(row.get_unchecked(at)),
+        }
+    }
+
+    /// Compares a whole table and returns how many values that were.
+    async fn same(source: &Source, table: &str) -> usize {
+        let mut connection = source.open().await.unwrap();
+        let sql = format!("SELECT * FROM {}", quoted(table));
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql.clone()))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        let (mut at, mut values) = (0, 0);
+        let place = (source.path.as_path(), table);
+        let count = scan(&mut connection, place, &sql, |row| {
+            for column in 0..rows[at].len() {
+                values += 1;
+                let index = column as c_int;
+                match plain(&rows[at], column) {
+                    Value::Null => assert_eq!((row.int(index), row.text(index)), (0, None)),
+                    Value::Int(value) => {
+                        assert_eq!((row.int(index), row.text(index)), (value, None));
+                    }
+                    Value::Text(text) => assert_eq!(row.text(index), Some(text.as_str())),
+                    Value::Real => assert_eq!(row.text(index), None),
+                }
+            }
+            let beyond = rows[at].len() as c_int;
+            assert_eq!((row.int(beyond), row.text(beyond)), (0, None));
+            at += 1;
+        })
+        .await
+        .unwrap();
+        assert_eq!(count, rows.len() as u64, "{table}");
+        values
+    }
+
+    #[test]
+    fn every_value_of_real_exports_is_what_plain_rows_say() {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nsys");
+        for name in ["torch-graph-node-nsys2023.4", "nsys-ai-mfu_2gpu_before"] {
+            let source = Source::prepare(&data.join(format!("{name}.sqlite.zst"))).unwrap();
+            let compared = on_own_runtime(async || {
+                let mut connection = source.open().await?;
+                let schema = Schema::probe(&mut connection, &source.path).await?;
+                let mut compared = 0;
+                for table in schema.names() {
+                    compared += same(&source, table).await;
+                }
+                Ok(compared)
+            })
+            .unwrap();
+            assert!(compared > 50_000, "{name}: {compared}");
+        }
+    }
+
+    #[test]
+    fn a_statement_that_cannot_run_names_the_table() {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nsys");
+        let path = data.join("torch-graph-node-nsys2023.4.sqlite.zst");
+        let source = Source::prepare(&path).unwrap();
+        let error = on_own_runtime(async || {
+            let mut connection = source.open().await?;
+            scan(
+                &mut connection,
+                (&path, "NOTHING"),
+                "SELECT a FROM NOTHING",
+                |_| (),
+            )
+            .await
+        })
+        .unwrap_err()
+        .to_string();
+        assert!(
+            error.ends_with("table NOTHING, after 0 rows: no such table: NOTHING"),
+            "{error}"
+        );
+    }
+}
