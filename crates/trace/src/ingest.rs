@@ -24,15 +24,19 @@ mod source;
 pub use coverage::coverage_notes;
 pub use machine::ExportInfo;
 
-pub(crate) use coverage::{collectives, working_lanes};
+pub(crate) use coverage::collectives;
+pub(crate) use launches::Joined;
 pub(crate) use runtime::on_own_runtime;
 pub(crate) use schema::{Schema, quoted};
 pub(crate) use source::Source;
 
-use launches::{Calls, Joined};
+use launches::Calls;
 use machine::{Diagnostic, Gpus, diagnostics, processes};
 use names::Strings;
 use rows::GpuRows;
+
+/// Called while rows are read.
+pub type OnProgress = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 
 /// How to read.
 #[derive(Clone, Default)]
@@ -42,7 +46,7 @@ pub struct ReadOptions {
     /// How many GPUs there must be; fewer is an error.
     pub expect_gpus: Option<u32>,
     /// Called every 262,144 rows, from another thread.
-    pub progress: Option<Arc<dyn Fn(Progress<'_>) + Send + Sync>>,
+    pub progress: Option<OnProgress>,
 }
 
 impl std::fmt::Debug for ReadOptions {
@@ -96,7 +100,7 @@ pub(crate) struct Connected<'a> {
     pub(crate) path: &'a Path,
     pub(crate) notes: Vec<Note>,
     schema_version: Option<String>,
-    progress: Option<Arc<dyn Fn(Progress<'_>) + Send + Sync>>,
+    progress: Option<OnProgress>,
 }
 
 impl<'a> Connected<'a> {
@@ -155,7 +159,7 @@ struct Tick<'a> {
     rows: u64,
     table: &'static str,
     path: &'a Path,
-    progress: Option<Arc<dyn Fn(Progress<'_>) + Send + Sync>>,
+    progress: Option<OnProgress>,
 }
 
 impl<'a> Tick<'a> {

@@ -7,12 +7,15 @@
 
 mod classify;
 mod collectives;
+mod doctor;
 mod error;
+mod graphlevel;
 mod ingest;
 mod split;
 mod steps;
 pub mod synth;
 mod timeline;
+mod whatif;
 
 pub use classify::{
     Class, Classes, Collective, CollectiveOp, Decided, Explanation, Group, Match, RuleRef, Rules,
@@ -22,8 +25,15 @@ pub use collectives::{
     ClockOffset, Collectives, CommGroup, PairedCollective, RankPart, Sized as SizedCollective,
     StepCounts, WaitMethod, counts_by_step, pair_collectives, sizes,
 };
+pub use doctor::{
+    Answer, Answered, Finding, GraphMode, Graphs, Inspection, LaneSummary, MarkForm,
+    ProcessSummary, Severity, TableState, inspect,
+};
 pub use error::TraceError;
-pub use ingest::{ExportInfo, Progress, ReadOptions, coverage_notes, read};
+pub use graphlevel::{
+    Estimate, EstimatedStep, GraphLevel, GraphProfile, ProfileMatch, graph_level,
+};
+pub use ingest::{ExportInfo, OnProgress, Progress, ReadOptions, coverage_notes, read};
 pub use split::{
     Activity, Buckets, ByGroup, CommTime, IdleSplit, LaneSplit, Mask, StepSplit, split,
 };
@@ -35,3 +45,4 @@ pub use timeline::{
     CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
     Span, Trace,
 };
+pub use whatif::{Projection, REPLAY_TOLERANCE, Replay, ReplayOptions, Scenario, replay};
