@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod graphlevel;
 mod ingest;
+mod scrub;
 mod split;
 mod steps;
 pub mod synth;
@@ -34,6 +35,7 @@ pub use graphlevel::{
     Estimate, EstimatedStep, GraphLevel, GraphProfile, ProfileMatch, graph_level,
 };
 pub use ingest::{ExportInfo, OnProgress, Progress, ReadOptions, coverage_notes, read};
+pub use scrub::{Removed, Scrubbed, scrub};
 pub use split::{
     Activity, Buckets, ByGroup, CommTime, IdleSplit, LaneSplit, Mask, StepSplit, split,
 };

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::classify::Classes;
 use crate::{Lane, LaneId, Span, Trace, TraceError};
 
+pub(crate) use graph::{Target, launches as graph_launches};
 pub(crate) use launches::LaunchIndex;
 pub(crate) use mark::is_step_mark;
 pub use mark::{Batch, StepMark, parse_step_mark};

@@ -98,8 +98,8 @@ pub(crate) fn find(view: &View<'_>) -> Option<Found> {
 
 /// Engines replay the whole model as one graph only when no prefill is in the batch.
 fn name_decode_steps(view: &View<'_>, starts: &mut [Start]) {
-    let launched = graph::launches(view);
-    let Some(target) = graph::target(&launched) else {
+    let launched = graph::launches(view.lane);
+    let Some(target) = graph::Target::of(&launched) else {
         return;
     };
     let mut passes = vec![0u32; starts.len()];

@@ -67,8 +67,8 @@ fn by_scope(view: &View<'_>) -> Vec<i64> {
 
 /// Starts of the graphs that are smaller than the target's.
 fn by_graph(view: &View<'_>) -> Vec<i64> {
-    let launched = graph::launches(view);
-    let Some(target) = graph::target(&launched) else {
+    let launched = graph::launches(view.lane);
+    let Some(target) = graph::Target::of(&launched) else {
         return Vec::new();
     };
     launched

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use linktax_records::Note;
 
 use super::{Found, Start, StepKind, StepMethod, View, anchor, median};
-use crate::{NameId, OpKind, Ops};
+use crate::{Lane, NameId, OpKind, Ops};
 
 /// Everything one graph launch put on this lane: in node mode all kernels of a replay carry the launch's correlation id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,23 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The signature with the most GPU time.
+    pub(crate) fn of(launched: &[Launched]) -> Option<Target> {
+        let mut time: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+        for l in launched {
+            *time.entry((l.signature, l.count)).or_default() += l.dur;
+        }
+        let ((signature, count), _) = time
+            .into_iter()
+            .max_by_key(|&(key, dur)| (dur, std::cmp::Reverse(key)))?;
+        Some(Target { signature, count })
+    }
+
+    /// Whether the graph was captured node by node.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.count > 1
+    }
+
     /// The same graph, or that of another batch size: other tiles, hence other names, but nearly as many kernels.
     pub(crate) fn matches(&self, launched: &Launched) -> bool {
         launched.signature == self.signature
@@ -60,8 +77,8 @@ fn in_graph(ops: &Ops, i: usize) -> bool {
 }
 
 /// All graph launches of the lane, by the start of their first operation.
-pub(crate) fn launches(view: &View<'_>) -> Vec<Launched> {
-    let ops = &view.lane.ops;
+pub(crate) fn launches(lane: &Lane) -> Vec<Launched> {
+    let ops = &lane.ops;
     let mut all: Vec<Launched> = Vec::new();
     let mut by_corr: HashMap<u32, usize> = HashMap::new();
     let mut last = (0, usize::MAX);
@@ -99,22 +116,10 @@ pub(crate) fn launches(view: &View<'_>) -> Vec<Launched> {
     all
 }
 
-/// The signature with the most GPU time.
-pub(crate) fn target(launched: &[Launched]) -> Option<Target> {
-    let mut time: BTreeMap<(u64, u32), u64> = BTreeMap::new();
-    for l in launched {
-        *time.entry((l.signature, l.count)).or_default() += l.dur;
-    }
-    let ((signature, count), _) = time
-        .into_iter()
-        .max_by_key(|&(key, dur)| (dur, std::cmp::Reverse(key)))?;
-    Some(Target { signature, count })
-}
-
 /// `forced`: the user asked for this method, so anchors have no say.
 pub(crate) fn find(view: &View<'_>, forced: bool) -> Option<Found> {
-    let launched = launches(view);
-    let target = target(&launched)?;
+    let launched = launches(view.lane);
+    let target = Target::of(&launched)?;
     let passes: Vec<&Launched> = launched.iter().filter(|l| target.matches(l)).collect();
     if passes.len() < 2 {
         return None;
@@ -122,7 +127,7 @@ pub(crate) fn find(view: &View<'_>, forced: bool) -> Option<Found> {
     if !forced
         && let Some(anchors) = anchor::count(view)
         // More anchors than passes: some steps ran without a graph. Far fewer: the graphs are pieces of a step.
-        && (anchors > passes.len() as u64 + 1 + passes.len() as u64 / 100
+        && (anchors > passes.len() as u64 + passes.len() as u64 / 100
             || anchors * 2 < passes.len() as u64)
     {
         return None;

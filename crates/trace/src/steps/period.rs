@@ -1,5 +1,7 @@
 //! Steps from the repetition of the sequence of kernel names.
 
+use linktax_records::Note;
+
 use super::{Found, Start, StepKind, StepMethod, View};
 use crate::{Group, NameId, OpKind};
 
@@ -29,19 +31,31 @@ pub(crate) fn find(view: &View<'_>) -> Option<Found> {
     }
     let phase = phase(&names, period);
     let confidence = 0.5 * matched;
-    let starts: Vec<Start> = at
-        .iter()
-        .skip(phase)
-        .step_by(period)
-        .map(|&i| Start::new(ops.start(i), StepKind::Unknown, confidence))
+    let start = |i: usize, confidence| Start::new(ops.start(i), StepKind::Unknown, confidence);
+    // What runs before the first full period is the rest of one, and counts: its collectives have partners.
+    let rest = at.first().filter(|_| phase > 0).map(|_| start(0, 0.0));
+    let starts: Vec<Start> = rest
+        .into_iter()
+        .chain(
+            at.iter()
+                .skip(phase)
+                .step_by(period)
+                .map(|&i| start(i, confidence)),
+        )
         .collect();
-    let end = (*at.get(phase)?..ops.len()).map(|i| ops.end(i)).max()?;
+    let end = (0..ops.len()).map(|i| ops.end(i)).max()?;
     Some(Found {
         method: StepMethod::Periodicity,
         confidence,
         starts,
         end,
-        notes: Vec::new(),
+        notes: vec![Note::new(
+            "periodic_steps",
+            format!(
+                "steps are repetitions of {period} kernel names ({:.1} % alike); they may be parts of a step",
+                matched * 100.0
+            ),
+        )],
     })
 }
 
