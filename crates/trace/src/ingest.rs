@@ -24,15 +24,17 @@ mod source;
 pub use coverage::coverage_notes;
 pub use machine::ExportInfo;
 
+pub(crate) use bulk::scan;
 pub(crate) use coverage::collectives;
 pub(crate) use launches::Joined;
+pub(crate) use machine::without_paths;
+pub(crate) use names::Strings;
 pub(crate) use runtime::on_own_runtime;
 pub(crate) use schema::{Schema, quoted};
 pub(crate) use source::Source;
 
 use launches::Calls;
 use machine::{Diagnostic, Gpus, diagnostics, processes};
-use names::Strings;
 use rows::GpuRows;
 
 /// Called while rows are read.

@@ -224,8 +224,8 @@ mod tests {
             let mut connection = source.open().await?;
             scan(
                 &mut connection,
-                (&path, "NOTHING"),
-                "SELECT a FROM NOTHING",
+                (&path, "ABSENT"),
+                "SELECT a FROM ABSENT",
                 |_| (),
             )
             .await
@@ -233,7 +233,7 @@ mod tests {
         .unwrap_err()
         .to_string();
         assert!(
-            error.ends_with("table NOTHING, after 0 rows: no such table: NOTHING"),
+            error.ends_with("table ABSENT, after 0 rows: no such table: ABSENT"),
             "{error}"
         );
     }

@@ -221,7 +221,8 @@ fn is_loss(text: &str) -> bool {
         .any(|word| text.contains(word))
 }
 
-fn without_paths(text: &str) -> String {
+/// A message without words that could be paths or settings, cut to 200 characters.
+pub(crate) fn without_paths(text: &str) -> String {
     let word = |word: &str| match word.contains('/') || word.contains('\\') || word.contains('=') {
         true => "…".to_owned(),
         false => word.to_owned(),

@@ -106,6 +106,11 @@ fn unreadable(path: &Path, error: sqlx::Error) -> TraceError {
 }
 
 impl Table<'_> {
+    /// Names of all columns.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str())
+    }
+
     /// Whether the column exists.
     pub(crate) fn has(&self, column: &str) -> bool {
         self.column(column).is_some()
