@@ -147,8 +147,11 @@ impl<'a> Group<'a> {
                 };
                 let arrivals = self.arrivals(at, rng);
                 let truth = self.meet(at, role, dur, ordinal, &arrivals);
-                self.collectives.push(truth);
-                ordinal += 1;
+                // Inside an opaque graph it has no row of its own, and nobody can know of it.
+                if matches!(at.how, How::Eager | How::Nodes(_)) {
+                    self.collectives.push(truth);
+                    ordinal += 1;
+                }
                 if let Some((j, &Item::Kernel { role, dur })) = items.peek().copied()
                     && self.overlaps()
                 {

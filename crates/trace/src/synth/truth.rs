@@ -26,7 +26,7 @@ pub struct Truth {
     pub secrets: Vec<String>,
     /// One a rank, in the order of ranks.
     pub lanes: Vec<LaneTruth>,
-    /// Every collective, by communicator, step and ordinal, without repetitions.
+    /// Every collective with rows of its own, by communicator, step and ordinal, without repetitions.
     pub collectives: Vec<CollectiveTruth>,
 }
 
