@@ -1,14 +1,18 @@
 //! The public interface on recorded and synthetic data.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking, as the tests do"
+)]
+
 mod analysis;
 mod classify;
 mod doctor;
 mod exports;
 mod ingest;
 mod scrub;
-#[cfg(test)]
 mod synth;
-#[cfg(test)]
 mod synth_truth;
-#[cfg(test)]
 mod synth_verdicts;
