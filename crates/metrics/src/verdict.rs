@@ -35,6 +35,8 @@ pub struct Limits {
     pub min_warm_hit_rate: f64,
     /// Largest difference from a declared prefix share.
     pub max_prefix_share_error: f64,
+    /// Share of the target concurrency that must be in flight on average over the steady window.
+    pub min_mean_concurrency_share: f64,
     /// Samples of the server's gauges below which their peaks prove nothing.
     pub min_gauge_samples: u32,
     /// Whether the cell was stopped before its end.
@@ -54,6 +56,7 @@ impl Default for Limits {
             max_cold_hit_rate: 0.02,
             min_warm_hit_rate: 0.8,
             max_prefix_share_error: 0.1,
+            min_mean_concurrency_share: 0.5,
             min_gauge_samples: 5,
             incomplete: false,
         }
@@ -220,6 +223,7 @@ fn server_side(case: &Case<'_>, found: &mut Findings) {
             format!("preemptions unknown: {}", why_unknown(server)),
         ),
     }
+    speculation(case, server, found);
     let ours = case.summary.ttft().map(|d| d.mean);
     if let (Some(theirs), Some(ours)) = (server_means(server).ttft_ms, ours) {
         found.note(
@@ -231,6 +235,33 @@ fn server_side(case: &Case<'_>, found: &mut Findings) {
             ),
         );
     }
+}
+
+/// The acceptance length counts only steps with a draft: the tokens of a mean step stand beside it.
+fn speculation(case: &Case<'_>, server: &ServerDelta, found: &mut Findings) {
+    let Some(spec) = &server.spec_decode else {
+        return;
+    };
+    let (Some(length), Some(rate)) = (spec.acceptance_length(), spec.acceptance_rate()) else {
+        return;
+    };
+    let mut message = format!(
+        "{length:.2} tokens a step that had a draft, {:.0} % of the draft tokens accepted",
+        rate * 100.0
+    );
+    if let Some(tokens) = server
+        .generation_tokens
+        .filter(|t| *t > spec.accepted_tokens)
+    {
+        message += &format!(
+            "; {:.2} a step over all steps",
+            tokens / (tokens - spec.accepted_tokens)
+        );
+    }
+    if let Ok(chunk) = &case.summary.tokens.per_read {
+        message += &format!("; {chunk:.2} a read here");
+    }
+    found.note("speculation", message);
 }
 
 fn why_unknown(server: &ServerDelta) -> String {

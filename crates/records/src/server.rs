@@ -46,6 +46,10 @@ pub struct ServerDelta {
     pub prefix_cache_queries: Option<f64>,
     /// Prompt tokens found in the prefix cache.
     pub prefix_cache_hits: Option<f64>,
+    /// Whether the server caches prefixes at all.
+    pub prefix_caching: Option<bool>,
+    /// Tokens in a block of the prefix cache: only whole blocks are found again.
+    pub block_size: Option<u64>,
     /// Requests preempted (and later recomputed).
     pub preemptions: Option<f64>,
     /// Prompt tokens processed.
@@ -69,8 +73,11 @@ pub struct ServerDelta {
 }
 
 impl ServerDelta {
-    /// Share of the looked-up prompt tokens found in the prefix cache, 0 to 1.
+    /// Share of the looked-up prompt tokens found in the prefix cache, 0 to 1; 0 where it is switched off.
     pub fn prefix_hit_rate(&self) -> Option<f64> {
+        if self.prefix_caching == Some(false) {
+            return Some(0.0);
+        }
         let (hits, queries) = (self.prefix_cache_hits?, self.prefix_cache_queries?);
         (queries > 0.0).then(|| hits / queries)
     }

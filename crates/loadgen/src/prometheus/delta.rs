@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use linktax_records::{HistogramDelta, ServerDelta, SpecDecode};
 
-use super::{Sample, Samples};
+use super::{Sample, Samples, cache_config};
 
 /// What the server counted between two scrapes.
 ///
@@ -26,6 +26,7 @@ pub(crate) fn delta(
     }
     let counter = |names: &[&str]| names.iter().find_map(|name| counter(before, after, name));
     let histogram = |name: &str| histogram(before, after, name);
+    let config = cache_config(after);
     ServerDelta {
         unavailable: None,
         prefix_cache_queries: counter(&[
@@ -33,6 +34,8 @@ pub(crate) fn delta(
             "vllm:gpu_prefix_cache_queries",
         ]),
         prefix_cache_hits: counter(&["vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits"]),
+        prefix_caching: config.prefix_caching,
+        block_size: config.block_size.filter(|size| *size > 0),
         preemptions: counter(&["vllm:num_preemptions"]),
         prompt_tokens: counter(&["vllm:prompt_tokens"]),
         generation_tokens: counter(&["vllm:generation_tokens"]),
@@ -167,6 +170,8 @@ pub(crate) fn merge(deltas: &[ServerDelta]) -> ServerDelta {
         unavailable: None,
         prefix_cache_queries: sum(|d| d.prefix_cache_queries),
         prefix_cache_hits: sum(|d| d.prefix_cache_hits),
+        prefix_caching: same(deltas, |d| d.prefix_caching),
+        block_size: same(deltas, |d| d.block_size),
         preemptions: sum(|d| d.preemptions),
         prompt_tokens: sum(|d| d.prompt_tokens),
         generation_tokens: sum(|d| d.generation_tokens),
@@ -178,6 +183,14 @@ pub(crate) fn merge(deltas: &[ServerDelta]) -> ServerDelta {
         itl: fold(deltas, |d| d.itl.as_ref(), add_histogram),
         queue: fold(deltas, |d| d.queue.as_ref(), add_histogram),
     }
+}
+
+/// What all replicas say alike.
+fn same<T: PartialEq>(deltas: &[ServerDelta], field: fn(&ServerDelta) -> Option<T>) -> Option<T> {
+    let mut all = deltas.iter().map(field);
+    let first = all.next()??;
+    all.all(|other| other.as_ref() == Some(&first))
+        .then_some(first)
 }
 
 fn fold<T: Clone>(

@@ -106,6 +106,11 @@ fn the_recorded_cache_configuration_is_read() {
     assert_eq!(config.prefix_caching, Some(true));
     assert_eq!(config.tensor_parallel_size, None);
     assert_eq!(config.engines, 1);
+    let known = between(BEFORE, AFTER);
+    assert_eq!(
+        (known.block_size, known.prefix_caching),
+        (Some(128), Some(true))
+    );
 
     let parallel = parse(
         "vllm:parallel_config_info{tensor_parallel_size=\"2\",pipeline_parallel_size=\"None\"} 1",

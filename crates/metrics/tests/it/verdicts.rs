@@ -3,7 +3,7 @@
 use linktax_metrics::{Limits, Options, judge};
 use linktax_records::{
     CacheMode, CellSpec, ClientStats, HistogramDelta, Load, Outcome, RequestRecord, ServerDelta,
-    Usage, Verdict, VerdictStatus,
+    SpecDecode, Usage, Verdict, VerdictStatus,
 };
 
 use crate::cells::{closed, ms, request, spec, steps, sum};
@@ -198,6 +198,61 @@ fn warm_and_shared_prefix_cells_are_held_to_their_word() {
 }
 
 #[test]
+fn a_warm_cell_is_held_to_the_blocks_that_the_server_has() {
+    let cell = |hits, block_size, input_len| {
+        let mut spec = closed(1);
+        spec.cache = CacheMode::Warm;
+        spec.input_len = Some(input_len);
+        let server = ServerDelta {
+            prefix_cache_hits: Some(hits),
+            block_size,
+            ..cold_server()
+        };
+        verdict(&clean(), &spec, &server)
+    };
+    // 256 tokens: one whole block of 128 before the last token, so half is all that can hit.
+    assert_eq!(cell(400.0, Some(128), 256).status, VerdictStatus::Valid);
+    let v = cell(400.0, None, 256);
+    assert_eq!(codes(&v), ["cache_not_warm"]);
+    assert!(v.reasons[0].message.contains("whole blocks of 16 tokens"));
+    // No whole block: nothing is ever cached, so nothing is warm.
+    let v = cell(0.0, Some(128), 100);
+    assert_eq!(codes(&v), ["cache_not_warm"]);
+    assert!(v.reasons[0].message.contains("whole blocks of 128 tokens"));
+}
+
+#[test]
+fn a_prefix_cache_that_is_off_is_cold_and_nothing_else() {
+    let cell = |cache| {
+        let mut spec = closed(1);
+        spec.cache = cache;
+        let server = ServerDelta {
+            prefix_cache_queries: Some(0.0),
+            prefix_caching: Some(false),
+            ..cold_server()
+        };
+        verdict(&clean(), &spec, &server)
+    };
+    let cold = cell(CacheMode::Cold);
+    assert_eq!(cold.status, VerdictStatus::Valid);
+    assert!(!cold.notes.iter().any(|n| n.code == "cache_unknown"));
+    for (cache, code) in [
+        (CacheMode::Warm, "cache_not_warm"),
+        (CacheMode::Prefix(0.5), "prefix_share"),
+    ] {
+        let v = cell(cache);
+        assert_eq!(codes(&v), [code]);
+        assert!(v.reasons[0].message.contains("prefix cache is off"));
+    }
+    let silent = ServerDelta {
+        prefix_cache_queries: Some(0.0),
+        ..cold_server()
+    };
+    let v = verdict(&clean(), &closed(1), &silent);
+    assert!(note(&v, "cache_unknown").contains("looked up no prompt token"));
+}
+
+#[test]
 fn fr_11_prompts_of_another_length_are_flagged_in_words() {
     let with = |prompt_tokens| {
         let mut records = clean();
@@ -249,6 +304,29 @@ fn preemptions_are_flagged_and_unknown_ones_noted() {
 }
 
 #[test]
+fn the_acceptance_length_stands_beside_the_tokens_of_a_mean_step() {
+    let server = ServerDelta {
+        generation_tokens: Some(300.0),
+        spec_decode: Some(SpecDecode {
+            drafts: 40.0,
+            draft_tokens: 160.0,
+            accepted_tokens: 80.0,
+        }),
+        ..cold_server()
+    };
+    let v = verdict(&clean(), &closed(1), &server);
+    let message = note(&v, "speculation");
+    assert!(
+        message.contains("3.00 tokens a step that had a draft, 50 % of the draft tokens"),
+        "{message}"
+    );
+    assert!(
+        message.contains("1.36 a step over all steps; 1.00 a read here"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_concurrency_that_was_not_reached_is_flagged() {
     let v = verdict(&clean(), &closed(4), &cold_server());
     assert_eq!(codes(&v), ["concurrency_not_reached"]);
@@ -284,6 +362,54 @@ fn a_concurrency_that_was_not_reached_is_flagged() {
         verdict(&four, &closed(4), &server).status,
         VerdictStatus::Valid
     );
+}
+
+#[test]
+fn a_load_that_stood_still_between_two_answers_is_flagged() {
+    // 40 ms of answer, then a second until the next request: streams that end late.
+    let records: Vec<_> = (0..8_u32)
+        .flat_map(|i| {
+            let sent = f64::from(i) * 1040.0;
+            (0..2).map(move |_| request(u64::from(i), sent, &steps(10.0, &[10.0; 3])))
+        })
+        .collect();
+    let v = verdict(&records, &closed(2), &cold_server());
+    assert_eq!(codes(&v), ["concurrency_not_held"]);
+    let message = &v.reasons[0].message;
+    assert!(message.contains("0.09 of 2 requests"), "{message}");
+}
+
+#[test]
+fn a_queue_that_the_gauges_were_too_slow_to_see_is_remarked_on() {
+    let queue = |sum_s: f64, gauge_samples: u32| {
+        let server = ServerDelta {
+            running_peak: Some(4.0),
+            waiting_peak: Some(0.0),
+            gauge_samples,
+            queue: Some(HistogramDelta {
+                count: 32.0,
+                sum_s,
+                buckets: Vec::new(),
+            }),
+            ..cold_server()
+        };
+        // Four at once for 2.38 s.
+        let four: Vec<_> = clean()
+            .into_iter()
+            .flat_map(|r| (0..4).map(move |_| r.clone()))
+            .collect();
+        let v = verdict(&four, &closed(4), &server);
+        assert_eq!(v.status, VerdictStatus::Valid);
+        let note = v.notes.iter().find(|n| n.code == "server_queue");
+        note.map(|n| n.message.clone())
+    };
+    let message = queue(4.76, 2).unwrap();
+    assert!(
+        message.contains("148.8 ms in the server's queue on average, 2.0 of 4"),
+        "{message}"
+    );
+    assert_eq!(queue(2.0, 2), None);
+    assert_eq!(queue(4.76, 5), None, "the gauges know better");
 }
 
 #[test]
