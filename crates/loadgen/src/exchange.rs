@@ -31,6 +31,18 @@ const END_GRACE: Duration = Duration::from_secs(1);
 /// Frames that one stream may take before the others have their turn.
 const MAX_STEPS: u32 = 64;
 
+/// Tokens beyond those asked for, as a multiple of them and on top of it, after which an answer has no end.
+const MAX_EXCESS: (u64, u64) = (4, 1024);
+
+/// What one request asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// `max_tokens`.
+    pub(crate) output_len: u64,
+    /// Fewer output tokens than this are a short output.
+    pub(crate) at_least: Option<u64>,
+}
+
 /// What every exchange of a cell shares.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeOptions {
@@ -63,6 +75,7 @@ enum Stage {
 struct PlainAnswer {
     status: u16,
     content_type: String,
+    location: Option<String>,
     body: Vec<u8>,
 }
 
@@ -72,6 +85,8 @@ enum Ended {
     Plain(PlainAnswer),
     /// `[DONE]` was the last word, but the body did not end.
     LeftOpen,
+    /// So many tokens that the answer seems to have no end.
+    Endless(u64),
     FirstTokenTimeout,
     IdleTimeout,
     Cancelled,
@@ -84,6 +99,7 @@ struct Exchange<'a> {
     decoder: ResponseDecoder,
     timer: Pin<Box<Sleep>>,
     options: &'a ExchangeOptions,
+    asked: Asked,
     t_sent: Nanos,
     t_headers: Option<Nanos>,
     status: Option<u16>,
@@ -99,7 +115,7 @@ struct Exchange<'a> {
 pub(crate) async fn exchange(
     conn: &mut Connection,
     request: Request<Full<Bytes>>,
-    expected_output: Option<u64>,
+    asked: Asked,
     options: &ExchangeOptions,
     cancel: &Cancel,
     slot: usize,
@@ -115,6 +131,7 @@ pub(crate) async fn exchange(
         decoder,
         timer,
         options,
+        asked,
         t_sent,
         t_headers: None,
         status: None,
@@ -144,7 +161,7 @@ pub(crate) async fn exchange(
     };
     let reusable = matches!(ended, Ended::Stream(StreamEnd::Clean) | Ended::Plain(_));
     let t_headers = state.t_headers;
-    let mut decoded = judge(ended, state.decoder, expected_output, options);
+    let mut decoded = judge(ended, state.decoder, asked, options);
     if let Some(failure) = &mut decoded.failure {
         failure.status = failure.status.or(state.status);
     }
@@ -220,6 +237,16 @@ impl Exchange<'_> {
                             self.decoding = true;
                             self.options.decoding.fetch_add(1, Ordering::Relaxed);
                         }
+                        let (factor, more) = MAX_EXCESS;
+                        let most = self
+                            .asked
+                            .output_len
+                            .saturating_mul(factor)
+                            .saturating_add(more);
+                        if self.decoder.counted() > most {
+                            let counted = self.decoder.counted();
+                            return Poll::Ready(Some(Ended::Endless(counted)));
+                        }
                         if self.decoder.done() && !self.done {
                             self.done = true;
                             self.arm(END_GRACE);
@@ -241,6 +268,7 @@ impl Exchange<'_> {
                     let answer = PlainAnswer {
                         status: answer.status,
                         content_type: std::mem::take(&mut answer.content_type),
+                        location: answer.location.take(),
                         body: std::mem::take(&mut answer.body),
                     };
                     Poll::Ready(Some(Ended::Plain(answer)))
@@ -285,21 +313,26 @@ impl Exchange<'_> {
 /// A 2xx answer is an event stream unless it says that it is a document.
 fn classify(response: Response<Incoming>) -> Stage {
     let status = response.status();
-    let content_type = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok())
-        .unwrap_or_default()
-        .to_owned();
+    let text = |name| {
+        let value = response.headers().get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let mut content_type = text(header::CONTENT_TYPE).unwrap_or_default();
+    // None was asked for, and none is understood.
+    let encoding = text(header::CONTENT_ENCODING).filter(|e| !e.eq_ignore_ascii_case("identity"));
+    if let Some(encoding) = &encoding {
+        content_type = format!("{content_type} compressed as {encoding}");
+    }
     let document = ["application/json", "text/html", "application/xhtml"]
         .iter()
         .any(|t| content_type.starts_with(t));
-    if status.is_success() && !document {
+    if status.is_success() && !document && encoding.is_none() {
         Stage::Stream(response.into_body())
     } else {
         let answer = PlainAnswer {
             status: status.as_u16(),
             content_type,
+            location: text(header::LOCATION).filter(|_| status.is_redirection()),
             body: Vec::new(),
         };
         Stage::Plain(response.into_body(), answer)
@@ -342,16 +375,16 @@ fn chain(e: &dyn std::error::Error) -> String {
 fn judge(
     ended: Ended,
     decoder: ResponseDecoder,
-    expected_output: Option<u64>,
+    asked: Asked,
     options: &ExchangeOptions,
 ) -> Decoded {
     let (outcome, failure) = match ended {
         // What came after the last word of a complete answer does not take it back.
         Ended::Stream(_) if decoder.done() => {
-            return decoder.finish(StreamEnd::Clean, expected_output);
+            return decoder.finish(StreamEnd::Clean, asked.at_least);
         }
-        Ended::Stream(end) => return decoder.finish(end, expected_output),
-        Ended::LeftOpen => return decoder.finish(StreamEnd::Clean, expected_output),
+        Ended::Stream(end) => return decoder.finish(end, asked.at_least),
+        Ended::LeftOpen => return decoder.finish(StreamEnd::Clean, asked.at_least),
         Ended::Plain(answer) => return plain(answer),
         Ended::FirstTokenTimeout => (
             Outcome::FirstTokenTimeout,
@@ -360,6 +393,13 @@ fn judge(
         Ended::IdleTimeout => (
             Outcome::IdleTimeout,
             format!("nothing received for {:?}", options.idle_timeout),
+        ),
+        Ended::Endless(counted) => (
+            Outcome::Malformed,
+            format!(
+                "an answer without an end: {counted} tokens so far, {} were asked for",
+                asked.output_len
+            ),
         ),
         Ended::Cancelled => (Outcome::Cancelled, "the run was stopped".to_owned()),
     };
@@ -387,7 +427,11 @@ fn plain(answer: PlainAnswer) -> Decoded {
     };
     let body = String::from_utf8_lossy(kept).into_owned();
     let (outcome, message) = if !(200..300).contains(&answer.status) {
-        (Outcome::HttpError, format!("HTTP status {}", answer.status))
+        let message = match &answer.location {
+            Some(location) => format!("HTTP status {} redirects to {location:?}", answer.status),
+            None => format!("HTTP status {}", answer.status),
+        };
+        (Outcome::HttpError, message)
     } else if has_error(&body) {
         (
             Outcome::ErrorInStream,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{Method, Request, header};
+use hyper::{Method, Request};
 use linktax_records::{Note, Outcome, TokenSource};
 use linktax_sse::{DecodeOptions, Decoded};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::LoadError;
 use crate::body::{BodyTemplate, UsageMode};
 use crate::cancel::Cancel;
 use crate::control::{Control, GetError};
-use crate::exchange::{ExchangeOptions, exchange};
+use crate::exchange::{Asked, ExchangeOptions, exchange};
 use crate::plan::{Endpoint, LoadPlan, Secrets, TokenCounting, endpoint_path};
 use crate::session::headers;
 use crate::target::Target;
@@ -84,9 +84,9 @@ pub(crate) fn calibrate_text(
         return Ok(None);
     }
     let probe = Probe::new(plan, secrets, targets, &findings.model)?;
-    let mut counted = [(16, 0), (272, 0)];
-    for (index, (words, tokens)) in (0..).zip(&mut counted) {
-        let prompt = Prompt::Text(workload.probe_text(*words, index));
+    let mut counted = workload.probe_words().map(|words| (words, 0));
+    for (words, tokens) in &mut counted {
+        let prompt = Prompt::Text(workload.probe_text(*words));
         let decoded = probe.send(control, &targets[0], &prompt, UsageMode::Final, 1)?;
         *tokens = decoded.usage.map_or(0, |u| u.prompt_tokens);
     }
@@ -294,7 +294,11 @@ impl<'a> Probe<'a> {
                 .await
                 .map_err(|e| fail(format!("no connection: {e}")))?;
             let request = self.request(target, body);
-            let done = exchange(&mut connection, request, None, &options, &cancel, 0).await;
+            let asked = Asked {
+                output_len,
+                at_least: None,
+            };
+            let done = exchange(&mut connection, request, asked, &options, &cancel, 0).await;
             Ok::<_, LoadError>(done.decoded)
         })?;
         self.check(decoded).map_err(fail)
@@ -308,9 +312,7 @@ impl<'a> Probe<'a> {
             .parse()
             .unwrap_or_default();
         *request.headers_mut() = self.headers.clone();
-        if let Ok(host) = header::HeaderValue::from_str(&target.authority()) {
-            request.headers_mut().insert(header::HOST, host);
-        }
+        target.name_host(request.headers_mut());
         request
     }
 
@@ -320,9 +322,18 @@ impl<'a> Probe<'a> {
         let body = detail.body.as_deref().unwrap_or_default();
         match decoded.outcome {
             Outcome::Completed | Outcome::ShortOutput => Ok(decoded),
+            Outcome::HttpError if detail.message.contains("redirects") => Err(format!(
+                "{}, and redirects are not followed; give the address behind it with --base-url",
+                detail.message
+            )),
             Outcome::HttpError => Err(self.refusal(detail.status.unwrap_or(0), body)),
-            Outcome::Malformed => Err(format!(
+            Outcome::Malformed if detail.message.contains("event stream") => Err(format!(
                 "{}; linktax needs a server that streams (stream: true as text/event-stream): {}",
+                detail.message,
+                describe(body)
+            )),
+            Outcome::Malformed => Err(format!(
+                "an answer cannot be read: {}: {}",
                 detail.message,
                 describe(body)
             )),

@@ -83,6 +83,19 @@ impl Session {
     }
 }
 
+/// Headers that say where a message ends or how it is packed: another value would break the exchange.
+const OWN_HEADERS: [&str; 9] = [
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Headers of every request; a bad one is reported without its value, which may be a secret.
 pub(crate) fn headers(secrets: &Secrets) -> Result<HeaderMap, LoadError> {
     let mut map = HeaderMap::new();
@@ -112,6 +125,12 @@ pub(crate) fn headers(secrets: &Secrets) -> Result<HeaderMap, LoadError> {
             option: format!("--header {name}"),
             reason: format!("{what}; expected Name=Value"),
         };
+        if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            return Err(LoadError::Plan {
+                option: format!("--header {name}"),
+                reason: "this header frames the message and is set by linktax itself".to_owned(),
+            });
+        }
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| fail("not a header name"))?;
         let value = HeaderValue::from_str(value).map_err(|_| fail("not a header value"))?;
         map.insert(key, value);

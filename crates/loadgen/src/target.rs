@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hyper::header::{self, HeaderMap, HeaderValue};
 use tokio::net::TcpStream;
 
 use crate::LoadError;
@@ -72,6 +73,15 @@ impl Target {
     /// The `Host` header.
     pub(crate) fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
+    }
+
+    /// Sets the `Host` header, unless the user gave one.
+    pub(crate) fn name_host(&self, headers: &mut HeaderMap) {
+        if !headers.contains_key(header::HOST)
+            && let Ok(host) = HeaderValue::from_str(&self.authority())
+        {
+            headers.insert(header::HOST, host);
+        }
     }
 
     /// The path of an API endpoint under this base URL.

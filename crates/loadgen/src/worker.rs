@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, Monotonic};
-use crate::exchange::{ExchangeOptions, Exchanged, empty, exchange};
+use crate::exchange::{Asked, ExchangeOptions, Exchanged, empty, exchange};
 use crate::feeder::{Feed, Prepared, start as start_feeder};
 use crate::monitor::{LoopMonitor, LoopStats};
 use crate::phase::{Pacing, PhaseJob};
@@ -343,17 +343,16 @@ impl PhaseContext {
         let (exchanged, reconnected) = match connection {
             Ok(mut connection) => {
                 let request = self.request(&prepared);
-                let expected = self
-                    .session
-                    .plan
-                    .sampling
-                    .ignore_eos
-                    .then_some(prepared.output_len);
+                let ignore_eos = self.session.plan.sampling.ignore_eos;
+                let asked = Asked {
+                    output_len: prepared.output_len,
+                    at_least: ignore_eos.then_some(prepared.output_len),
+                };
                 self.live.running.fetch_add(1, Ordering::Relaxed);
                 let done = exchange(
                     &mut connection,
                     request,
-                    expected,
+                    asked,
                     &self.options,
                     &self.cancel,
                     slot,
@@ -395,9 +394,7 @@ impl PhaseContext {
             .unwrap_or_default();
         let headers = request.headers_mut();
         headers.clone_from(&self.session.headers);
-        if let Ok(host) = header::HeaderValue::from_str(&target.authority()) {
-            headers.insert(header::HOST, host);
-        }
+        target.name_host(headers);
         if let Ok(id) = header::HeaderValue::from_str(&self.request_id(prepared.index)) {
             headers.insert("x-request-id", id);
         }

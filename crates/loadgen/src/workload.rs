@@ -46,7 +46,7 @@ pub use file::{RunSection, WorkloadFile, parse_cache};
 pub use lengths::Lengths;
 pub use spec::{PromptKind, WorkloadKind, WorkloadSpec};
 
-use content::{Key, Source, Stream, Writer};
+use content::{Source, Writer};
 use items::Items;
 use synthetic::Synthetic;
 use trace::Trace;
@@ -174,16 +174,18 @@ impl Workload {
         Ok(self)
     }
 
-    /// A text of `words` made-up words to calibrate with; distinct for every `index` and run.
-    pub fn probe_text(&self, words: u64, index: u64) -> String {
-        let writer = self.writer.as_kind(PromptKind::Text);
-        let key = Key {
-            cell: 0,
-            stream: Stream::Probe,
-            index,
-        };
-        let len = usize::try_from(words.max(1)).unwrap_or(usize::MAX);
-        content::words(&self.source.symbols(key, len, writer.alphabet()))
+    /// A text of `words` words to calibrate with: all words in turn, so that the difference between two texts that
+    /// are [`Self::probe_words`] apart holds each word once.
+    pub fn probe_text(&self, words: u64) -> String {
+        let symbols: Vec<u32> = (0..words.max(1))
+            .map(|n| (n % content::WORD_COUNT) as u32)
+            .collect();
+        content::words(&symbols)
+    }
+
+    /// Words in the shorter and in the longer text to calibrate with.
+    pub fn probe_words(&self) -> [u64; 2] {
+        [1, 1 + content::WORD_COUNT]
     }
 
     /// The name, for [`CellSpec::workload`].

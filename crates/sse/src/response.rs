@@ -142,6 +142,11 @@ impl ResponseDecoder {
         self.state.counted > 0
     }
 
+    /// Tokens counted so far.
+    pub fn counted(&self) -> u64 {
+        self.state.counted
+    }
+
     /// Whether an error frame or something unreadable has come: no success is possible any more.
     pub fn failed(&self) -> bool {
         self.state.error.is_some() || self.state.malformed.is_some()

@@ -13,6 +13,9 @@ pub(crate) const MARKER_LEN: usize = 8;
 /// Fewest distinct units with which [`MARKER_LEN`] of them can spell 64 bits.
 pub(crate) const MIN_ALPHABET: u32 = 256;
 
+/// How many words there are.
+pub(crate) const WORD_COUNT: u64 = WORDS.len() as u64;
+
 /// What a stream of content is for. Streams never share a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -24,8 +27,6 @@ pub(crate) enum Stream {
     Block = 4,
     /// What follows a shared prefix, or the hashed blocks of a trace.
     Tail = 5,
-    /// Texts sent to find out how many tokens a word is.
-    Probe = 6,
     Lengths = 7,
 }
 

@@ -6,7 +6,7 @@ use linktax_mockserver::{Fault, FaultKind, MockConfig};
 use linktax_records::{Outcome, RequestRecord};
 
 use crate::harness::{PROBES, closed, plan, quick, run, sent, spawn};
-use crate::scripted::{Say, Scripted, json};
+use crate::scripted::{STREAM_HEAD, Say, Scripted, json, token};
 
 /// A mock that does `fault` to every request but the probe.
 fn failing(fault: Fault) -> MockConfig {
@@ -118,7 +118,9 @@ fn a_redirect_is_not_followed() {
     let ran = run(plan(server.url(), closed(1, 3)));
     assert_eq!(ran.outcomes(), [Outcome::HttpError; 3]);
     for r in ran.measured() {
-        assert_eq!(r.failure.as_ref().unwrap().status, Some(307));
+        let failure = r.failure.as_ref().unwrap();
+        assert_eq!(failure.status, Some(307));
+        assert!(failure.message.contains("redirects to \"/v1/completions\""));
         assert!(!r.reconnected);
     }
     assert_eq!(asked.load(Ordering::Relaxed), 3);
@@ -386,4 +388,35 @@ fn fr_05_a_server_error_inside_a_200_stream_is_no_success() {
         assert_eq!(bad.finish_reason, None);
         assert_eq!(bad.done_marker, outcome == Outcome::ErrorInStream);
     }
+}
+
+#[test]
+fn an_answer_without_an_end_is_cut_off() {
+    let server = Scripted::generating(|_, _| {
+        let endless = token("x").repeat(3000);
+        vec![
+            Say::Bytes(STREAM_HEAD.to_vec()),
+            Say::Bytes(endless),
+            Say::Hang,
+        ]
+    });
+    let ran = run(plan(server.url(), closed(1, 2)));
+    assert_eq!(ran.outcomes(), [Outcome::Malformed; 2]);
+    for r in ran.measured() {
+        let message = &r.failure.as_ref().unwrap().message;
+        assert!(message.contains("an answer without an end"), "{message}");
+        assert!(r.reads.counted_tokens() < 3000);
+    }
+}
+
+#[test]
+fn a_compressed_answer_is_called_that() {
+    let server = Scripted::generating(|_, _| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n\x1f\x0b\x08\x00";
+        vec![Say::Bytes(head.as_bytes().to_vec())]
+    });
+    let ran = run(plan(server.url(), closed(1, 1)));
+    assert_eq!(ran.outcomes(), [Outcome::Malformed]);
+    let message = &ran.measured()[0].failure.as_ref().unwrap().message;
+    assert!(message.contains("compressed as gzip"), "{message}");
 }

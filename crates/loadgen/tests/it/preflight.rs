@@ -2,8 +2,8 @@ use linktax_loadgen::{LoadPlan, Run, Secrets, TokenCounting};
 use linktax_mockserver::{Fault, FaultKind, MockConfig, UsagePlacement};
 use linktax_records::{Outcome, TokenSource};
 
-use crate::harness::{closed, plan, quick, refusal, run, run_with, sent, spawn};
-use crate::scripted::{Say, Scripted, good, json, stream, whole};
+use crate::harness::{closed, header, plan, quick, refusal, run, run_with, sent, spawn};
+use crate::scripted::{Say, Scripted, chunk, good, json, stream, token, whole};
 
 #[track_caller]
 fn assert_says(message: &str, parts: &[&str]) {
@@ -243,6 +243,60 @@ fn a_redirect_is_an_error_that_names_the_new_place() {
             "--base-url",
         ],
     );
+}
+
+#[test]
+fn a_redirect_of_the_api_alone_is_named_too() {
+    let server = Scripted::spawn(|asked| match asked.line.as_str() {
+        "GET /v1/models" => vec![Say::Bytes(json(200, r#"{"data":[{"id":"tiny"}]}"#))],
+        _ => {
+            let head = "HTTP/1.1 307 Temporary Redirect\r\nlocation: /llm/v1/completions\r\ncontent-length: 0\r\n\r\n";
+            vec![Say::Bytes(head.as_bytes().to_vec())]
+        }
+    });
+    let message = refusal(plan(server.url(), closed(1, 1)), &Secrets::default());
+    assert_says(&message, &["307", "/llm/v1/completions", "--base-url"]);
+}
+
+#[test]
+fn a_usage_that_is_no_count_is_not_taken_for_a_missing_stream() {
+    let server = Scripted::spawn(|asked| match asked.line.as_str() {
+        "GET /v1/models" => vec![Say::Bytes(json(200, r#"{"data":[{"id":"tiny"}]}"#))],
+        _ if !asked.line.starts_with("POST") => vec![Say::Bytes(json(404, "{}"))],
+        _ => {
+            let usage = r#"{"choices":[],"usage":{"prompt_tokens":-3,"completion_tokens":4}}"#;
+            vec![Say::Bytes(stream(&[token("x"), chunk(usage)].concat()))]
+        }
+    });
+    let message = refusal(plan(server.url(), closed(1, 1)), &Secrets::default());
+    assert_says(&message, &["cannot be read", "-3", "prompt_tokens"]);
+    assert!(
+        !message.contains("needs a server that streams"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_host_header_of_the_users_is_sent_and_framing_headers_are_refused() {
+    let with = |name: &str, value: &str| Secrets {
+        api_key: None,
+        headers: vec![(name.to_owned(), value.to_owned())],
+    };
+    let server = spawn(MockConfig {
+        record_requests: true,
+        ..quick()
+    });
+    let asked = plan(server.base_url(), closed(1, 1));
+    let secrets = with("Host", "llm.example");
+    run_with(asked.clone(), &secrets, &mut |_, _| {}).assert_all_completed(1);
+    for name in ["Content-Length", "transfer-encoding", "Accept-Encoding"] {
+        let message = refusal(asked.clone(), &with(name, "3"));
+        assert_says(&message, &["--header", name, "set by linktax itself"]);
+    }
+    let stats = server.shutdown();
+    for request in &stats.recorded {
+        assert_eq!(header(request, "host"), Some("llm.example"));
+    }
 }
 
 #[test]
