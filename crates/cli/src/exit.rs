@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::output::printable;
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -23,7 +25,8 @@ pub(crate) fn report(result: anyhow::Result<Exit>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // One line: the chain joined, so that scripts can show it. Nothing can be done if stderr is gone.
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let line = format!("error: {error:#}");
+            let _ = writeln!(io::stderr(), "{}", printable(&line));
             ExitCode::from(2)
         }
     }

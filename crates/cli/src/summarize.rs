@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use linktax_metrics::{Limits, Options};
-use linktax_records::{CellStatus, Note, RunManifest, VerdictStatus};
+use linktax_records::{CellEntry, CellStatus, Note, RunManifest, VerdictStatus};
 use linktax_store::RunReader;
+use serde_json::{Map, Value};
 
 use crate::bench;
 use crate::bench::plan::BenchPlan;
@@ -80,11 +81,34 @@ fn recompute(reader: &RunReader, args: &SummarizeArgs) -> anyhow::Result<RunMani
                 "the cell did not run to its end; these are the requests that had ended",
             ));
         }
-        entry.results = Some(summary.to_json());
+        let results = summary.to_json();
+        if let Some(reason) = changed_records(entry, &results) {
+            verdict.status = verdict.status.max(VerdictStatus::Flagged);
+            verdict.reasons.push(reason);
+        }
+        entry.results = Some(results);
         keep_run_time_reasons(&mut verdict, entry.verdict.take());
         entry.verdict = Some(verdict);
     }
     Ok(manifest)
+}
+
+/// A cell that ended has the records it ended with; others were lost or added since.
+fn changed_records(entry: &CellEntry, now: &Map<String, Value>) -> Option<Note> {
+    if entry.status != CellStatus::Complete {
+        return None;
+    }
+    let count = |of: &Map<String, Value>| of.get("measured_requests")?.as_u64();
+    let (then, now) = (count(entry.results.as_ref()?)?, count(now)?);
+    (then != now).then(|| {
+        Note::new(
+            "records_changed",
+            format!(
+                "requests.jsonl holds {now} measured requests of this cell, which had {then} when it ended: records \
+                 were lost or added since"
+            ),
+        )
+    })
 }
 
 /// The run's own settings, with what the flags change.

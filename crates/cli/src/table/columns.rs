@@ -170,7 +170,7 @@ pub(super) fn server(cells: &[&CellEntry]) -> Grid {
         let n = numbers(cell);
         let server = cell.server.clone().unwrap_or_default();
         let means = server_means(&server);
-        let client = cell.client.clone().unwrap_or_default();
+        let client = cell.client.as_ref();
         let percent =
             |v: Option<f64>| v.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.1} %"));
         let known = |v: Option<f64>| v.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.0}"));
@@ -182,7 +182,10 @@ pub(super) fn server(cells: &[&CellEntry]) -> Grid {
         let mut row = coordinates(cell).to_vec();
         row.extend([
             cell.spec.cache.to_string(),
-            percent(server.prefix_hit_rate().map(|r| 100.0 * r)),
+            match server.prefix_caching {
+                Some(false) => "off".to_owned(),
+                _ => percent(server.prefix_hit_rate().map(|r| 100.0 * r)),
+            },
             known(server.preemptions),
             known(server.running_peak),
             known(server.waiting_peak),
@@ -190,9 +193,12 @@ pub(super) fn server(cells: &[&CellEntry]) -> Grid {
             show(difference, 1),
             show(means.itl_ms, 2),
             show(accepted, 2),
-            format!("{:.0} %", client.loop_cpu_pct),
-            show(client.timer_lag_p99_ms, 2),
-            percent(client.coalesced_share.map(|s| 100.0 * s)),
+            client.map_or_else(
+                || "unknown".to_owned(),
+                |c| format!("{:.0} %", c.loop_cpu_pct),
+            ),
+            show(client.and_then(|c| c.timer_lag_p99_ms), 2),
+            percent(client.and_then(|c| Some(100.0 * c.coalesced_share?))),
         ]);
         rows.push(row);
     }

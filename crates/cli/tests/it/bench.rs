@@ -155,6 +155,34 @@ fn summarize_reproduces_every_number_without_the_server() {
 }
 
 #[test]
+fn summarize_flags_a_cell_whose_records_are_not_those_it_ended_with() {
+    let rig = Rig::new(fast());
+    rig.bench("run", &SMALL);
+    let path = rig.path("run/requests.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    std::fs::write(&path, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+    let ran = rig.run(&["summarize", "run"]);
+    assert_eq!(ran.code, Some(1));
+    let said =
+        "records_changed: requests.jsonl holds 7 measured requests of this cell, which had 8";
+    assert!(ran.out.contains(said), "{}", ran.out);
+}
+
+#[test]
+fn a_client_that_was_not_watched_is_unknown_and_not_idle() {
+    let rig = Rig::new(fast());
+    rig.bench("run", &SMALL);
+    let mut run = rig.run_json("run");
+    run["cells"][0]["client"] = Value::Null;
+    std::fs::write(rig.path("run/run.json"), run.to_string()).unwrap();
+    let ran = rig.run(&["summarize", "run"]);
+    let row = ran.out.lines().rfind(|l| l.starts_with('|')).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    assert_eq!(cells[13], "unknown", "{row}");
+}
+
+#[test]
 fn summarize_takes_another_threshold_gpu_count_and_objectives() {
     let rig = Rig::new(fast());
     rig.bench("run", &SMALL);
