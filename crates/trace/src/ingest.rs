@@ -84,18 +84,31 @@ pub struct Progress<'a> {
 ///
 /// Anything that is not a whole export with GPU rows; see [`TraceError`].
 pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Trace, TraceError> {
+    read_with_info(paths, options).map(|(trace, _)| trace)
+}
+
+/// [`read`], and what each export says about its own making, in the order of `paths`.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_with_info(
+    paths: &[PathBuf],
+    options: &ReadOptions,
+) -> Result<(Trace, Vec<ExportInfo>), TraceError> {
     if paths.is_empty() {
         return Err(TraceError::Internal {
             what: "no file to read".to_owned(),
         });
     }
     on_own_runtime(async || {
-        let mut parts = Vec::new();
+        let (mut parts, mut infos) = (Vec::new(), Vec::new());
         for (file, path) in paths.iter().enumerate() {
             let facts = Facts::read(path, file as u32, options).await?;
+            infos.push(facts.info.clone());
             parts.push(facts.into_part(path, file as u32));
         }
-        assemble(paths, parts, options)
+        Ok((assemble(paths, parts, options)?, infos))
     })
 }
 

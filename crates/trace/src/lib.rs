@@ -34,7 +34,9 @@ pub use error::TraceError;
 pub use graphlevel::{
     Estimate, EstimatedStep, GraphLevel, GraphProfile, ProfileMatch, graph_level,
 };
-pub use ingest::{ExportInfo, OnProgress, Progress, ReadOptions, coverage_notes, read};
+pub use ingest::{
+    ExportInfo, OnProgress, Progress, ReadOptions, coverage_notes, read, read_with_info,
+};
 pub use scrub::{Removed, Scrubbed, scrub};
 pub use split::{
     Activity, Buckets, ByGroup, CommTime, IdleSplit, LaneSplit, Mask, StepSplit, split,
