@@ -25,6 +25,18 @@ pub struct Ops {
     bytes: BTreeMap<u32, u64>,
 }
 
+/// One row of the columns.
+#[derive(Clone, Copy)]
+struct Stored {
+    start: i64,
+    dur: u32,
+    name: NameId,
+    place: u16,
+    corr: u32,
+    node: u32,
+    kind: OpKind,
+}
+
 /// Stream and upper half of the node id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
@@ -212,15 +224,12 @@ impl Ops {
         let mut order: Vec<u32> = (0..rows).collect();
         // Each table comes nearly sorted, and long runs are the best case of the stable sort.
         order.sort_by(compare);
-        self.permute(&order);
+        self.permute(order);
         true
     }
 
-    /// Column by column, so that no second copy of all rows is ever held.
-    fn permute(&mut self, order: &[u32]) {
-        fn column<T: Copy>(column: &mut Vec<T>, order: &[u32]) {
-            *column = order.iter().map(|&i| column[i as usize]).collect();
-        }
+    /// Row by row along the cycles of the permutation, in place: a second copy of the rows is never held.
+    fn permute(&mut self, mut order: Vec<u32>) {
         fn side<T: Copy>(side: &mut BTreeMap<u32, T>, order: &[u32]) {
             if side.is_empty() {
                 return;
@@ -230,16 +239,48 @@ impl Ops {
                 .filter_map(|(new, old)| Some((new, *side.get(old)?)))
                 .collect();
         }
-        column(&mut self.start, order);
-        column(&mut self.dur, order);
-        column(&mut self.name, order);
-        column(&mut self.place, order);
-        column(&mut self.corr, order);
-        column(&mut self.node, order);
-        column(&mut self.kind, order);
-        side(&mut self.long, order);
-        side(&mut self.far, order);
-        side(&mut self.bytes, order);
+        side(&mut self.long, &order);
+        side(&mut self.far, &order);
+        side(&mut self.bytes, &order);
+        for first in 0..order.len() {
+            if order[first] as usize == first {
+                continue;
+            }
+            let held = self.stored(first);
+            let mut at = first;
+            loop {
+                let from = order[at] as usize;
+                order[at] = at as u32;
+                if from == first {
+                    self.store(at, held);
+                    break;
+                }
+                self.store(at, self.stored(from));
+                at = from;
+            }
+        }
+    }
+
+    fn stored(&self, i: usize) -> Stored {
+        Stored {
+            start: self.start[i],
+            dur: self.dur[i],
+            name: self.name[i],
+            place: self.place[i],
+            corr: self.corr[i],
+            node: self.node[i],
+            kind: self.kind[i],
+        }
+    }
+
+    fn store(&mut self, i: usize, row: Stored) {
+        self.start[i] = row.start;
+        self.dur[i] = row.dur;
+        self.name[i] = row.name;
+        self.place[i] = row.place;
+        self.corr[i] = row.corr;
+        self.node[i] = row.node;
+        self.kind[i] = row.kind;
     }
 
     /// Gives every kernel a new name id: `new[old]`.
@@ -299,6 +340,25 @@ mod tests {
         let ops: Vec<Op> = (0..70_000).map(|i| op(i64::from(i), 1, i, 9)).collect();
         let stored: Ops = ops.iter().rev().copied().collect();
         assert!(stored.iter().eq(ops));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn sorting_is_that_of_whole_operations(
+            rows in proptest::collection::vec((-9i64..9, 0u64..4, 0u32..3, 0u32..3, proptest::bool::ANY), 0..60)
+        ) {
+            let mut ops: Vec<Op> = rows
+                .iter()
+                .map(|&(start, dur, stream, name, wide)| Op {
+                    name: NameId(name),
+                    dur: if wide { dur + (1 << 33) } else { dur },
+                    ..op(start, 0, stream, u64::from(wide) << 40 | dur)
+                })
+                .collect();
+            let stored: Ops = ops.iter().copied().collect();
+            ops.sort_by_key(|op| (op.start, op.dur, op.stream, op.name, op.node, op.corr, op.kind, op.bytes));
+            proptest::prop_assert!(stored.iter().eq(ops));
+        }
     }
 
     #[test]
