@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# capture-vllm-test.sh
+#   Runs capture-vllm.sh from beginning to end without a GPU: stand-ins for `nsys` and `vllm` come first on the PATH,
+#   the mock server answers for vLLM, and a recorded capture of a real vLLM is what the stand-in exports.
+#   LINKTAX_BIN  binary to use (default: a debug build with the features bench and trace)
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/.."
+recorded=$PWD/crates/trace/tests/data/nsys/vllm-qwen3-4b-decode-c16.sqlite.zst
+if [[ -z ${LINKTAX_BIN:-} ]]; then
+  cargo build --locked --package linktax --no-default-features --features bench,trace >&2
+  LINKTAX_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/linktax
+fi
+LINKTAX_BIN=$(realpath "$LINKTAX_BIN")
+export LINKTAX_BIN RECORDED=$recorded
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin"
+PATH=$work/bin:$PATH
+unset NSYS VLLM
+
+# nsys: runs the command it is given; a report appears once that has ended, as with the real one.
+cat > "$work/bin/nsys" <<'FAKE'
+#!/usr/bin/env bash
+set -eu
+verb=$1
+shift
+case $verb in
+  --version) echo "NVIDIA Nsight Systems version 2025.3.2.0-0000 Linux" ;;
+  profile)
+    output=
+    while [[ $1 == --* ]]; do
+      case $1 in
+        --help) echo "    ${FAKE_NSYS_OPTIONS:---discard-environment=}"; exit ;;
+        --output=*) output=${1#*=} ;;
+        *) echo "$1" >> "$FAKE_LOG" ;;
+      esac
+      shift
+    done
+    "$@" || true
+    case ${FAKE_NSYS:-} in
+      no-report) ;;
+      qdstrm) : > "$output.qdstrm" ;;
+      *) cp "$RECORDED" "$output.1.nsys-rep" ;;
+    esac ;;
+  export)
+    for word in "$@"; do [[ $word != --output=* ]] || output=${word#*=}; done
+    # linktax unpacks by content, so the packed recording can stand for the export.
+    cp "${!#}" "$output" ;;
+esac
+FAKE
+# vllm: insists on the options without which there is no capture, then is the mock server.
+cat > "$work/bin/vllm" <<'FAKE'
+#!/usr/bin/env bash
+set -eu
+words=" $* "
+[[ $words == " serve tiny --host 127.0.0.1 --port "* && $words == *" --profiler-config.profiler cuda "* ]] ||
+  { echo "unexpected: $*"; exit 2; }
+[[ ${FAKE_VLLM:-} != old ]] ||
+  { echo "vllm: error: unrecognized arguments: --profiler-config.profiler cuda"; exit 2; }
+[[ $VLLM_WORKER_MULTIPROC_METHOD == spawn ]]
+exec "$LINKTAX_BIN" mock --host "$4" --port "$6" --mode engine --step-ms 5
+FAKE
+chmod +x "$work/bin/"*
+
+failures=0
+expect() {
+  local what=$1
+  shift
+  "$@" || { echo "FAILED: $what" >&2; sed 's/^/    /' "$log" >&2; failures=$((failures + 1)); }
+}
+says() { grep -q -- "$1" "$log"; }
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# capture CODE NAME [ASSIGNMENT...] -- [ARGUMENT...]: runs the script, checks its exit code, keeps what it says.
+capture() {
+  local want=$1 name=$2 code=0 settings=()
+  shift 2
+  while [[ $1 != -- ]]; do settings+=("$1"); shift; done
+  shift
+  out=$work/$name log=$work/$name.log
+  export FAKE_LOG=$work/$name.options
+  env "OUT=$out" "PORT=$(free_port)" CONCURRENCY=4 INPUT_LEN=64 OUTPUT_LEN=100 PROFILE_FOR=100ms HEALTH_LIMIT=30 \
+    "${settings[@]}" "$here/capture-vllm.sh" "$@" > "$log" 2>&1 || code=$?
+  expect "$name: exit code $want, got $code" test "$code" = "$want"
+}
+
+capture 0 whole -- tiny --max-num-seqs 8
+expect "the capture is exported" test -s "$work/whole/capture.1.sqlite"
+expect "the server has ended" bash -c '! kill -0 "$(cat "$0/server.pid")" 2>/dev/null' "$work/whole"
+for option in --trace=cuda,nvtx --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=repeat \
+  --trace-fork-before-exec=true --discard-environment=true; do
+  expect "nsys is given $option" grep -qx -- "$option" "$work/whole.options"
+done
+expect "doctor ran" says 'trace doctor'
+expect "the split is printed" says attention
+expect "the command is kept" grep -q 'serve tiny .*--max-num-seqs 8' "$work/whole/server.command"
+
+capture 0 no-discard FAKE_NSYS_OPTIONS=none -- tiny
+expect "an option that nsys lacks is left out" bash -c '! grep -q discard "$0"' "$work/no-discard.options"
+expect "with a warning" says 'trace scrub'
+
+capture 1 too-short OUTPUT_LEN=1 -- tiny
+expect "no capture is said" says 'no capture was taken'
+capture 1 no-report FAKE_NSYS=no-report -- tiny
+expect "a missing report is said" says 'nsys wrote no report'
+capture 1 qdstrm FAKE_NSYS=qdstrm -- tiny
+expect "a report that could not be made is said" says 'importer failed'
+capture 1 old-vllm FAKE_VLLM=old -- tiny
+expect "an old vLLM is named" says 'older than 0.13'
+capture 1 no-vllm VLLM=no-such-vllm -- tiny
+expect "a missing vLLM is named" says 'there is no no-such-vllm'
+
+capture 2 usage -- --tensor-parallel-size 2
+capture 2 port -- tiny --port 8000
+capture 2 mode GRAPH_TRACE=both -- tiny
+capture 0 dry PATH=/usr/bin:/bin -- --dry-run tiny --tensor-parallel-size 2
+expect "a dry run prints the commands" says 'nsys profile .*vllm serve tiny .*--tensor-parallel-size 2'
+expect "and makes nothing" test ! -e "$work/dry"
+
+[[ $failures == 0 ]] || { echo "$failures of the checks failed" >&2; exit 1; }
+echo "capture-vllm.sh: all checks passed"
