@@ -20,9 +20,11 @@
 //! ```
 
 mod amdahl;
+mod config;
 mod fit;
 mod messages;
 
 pub use amdahl::{amdahl, amdahl_speedup};
+pub use config::{ConfigError, dtype_bytes};
 pub use fit::{AlphaBeta, FitError};
 pub use messages::{Collective, Model, all_reduce_bytes};
