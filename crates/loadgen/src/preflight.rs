@@ -162,9 +162,13 @@ fn choose_model(
     }
 }
 
-/// GPUs behind one endpoint, from the parallel sizes that vLLM's `/server_info` (development mode) shows.
+/// GPUs behind one endpoint, from the parallel sizes that vLLM's `/server_info` (development mode) shows; unknown
+/// where it runs on CPUs.
 fn parallel_size(control: &Control, target: &Target) -> Option<u32> {
     let info = control.get_json(target, "/server_info").ok()?.to_string();
+    if info.contains("device_config=cpu") {
+        return None;
+    }
     let mut product = 1u32;
     for key in [
         "tensor_parallel_size",

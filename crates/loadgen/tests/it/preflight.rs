@@ -387,17 +387,23 @@ fn what_the_servers_say_of_themselves_is_kept() {
 
 #[test]
 fn gpus_are_counted_where_the_server_tells_its_parallel_sizes() {
-    let server = Scripted::spawn(|asked| {
-        let info = r#"{"vllm_config":"model='m', tensor_parallel_size=2, pipeline_parallel_size=1, data_parallel_size=4, x=1"}"#;
-        vec![Say::Bytes(match asked.line.as_str() {
-            "GET /v1/models" => json(200, r#"{"data":[{"id":"tiny"}]}"#),
-            "GET /server_info" => json(200, info),
-            line if line.starts_with("POST") => stream(&good(4)),
-            _ => json(404, "{}"),
-        })]
-    });
-    let run = Run::prepare(plan(server.url(), closed(1, 1)), &Secrets::default()).unwrap();
-    assert_eq!(run.gpus(), Some(8));
+    let gpus = |device: &str| {
+        let info = format!(
+            r#"{{"vllm_config":"model='m', tensor_parallel_size=2, pipeline_parallel_size=1, data_parallel_size=4, device_config={device}, x=1"}}"#
+        );
+        let server = Scripted::spawn(move |asked| {
+            vec![Say::Bytes(match asked.line.as_str() {
+                "GET /v1/models" => json(200, r#"{"data":[{"id":"tiny"}]}"#),
+                "GET /server_info" => json(200, &info),
+                line if line.starts_with("POST") => stream(&good(4)),
+                _ => json(404, "{}"),
+            })]
+        });
+        let run = Run::prepare(plan(server.url(), closed(1, 1)), &Secrets::default());
+        run.unwrap().gpus()
+    };
+    assert_eq!(gpus("cuda"), Some(8));
+    assert_eq!(gpus("cpu"), None, "a CPU is no GPU");
 }
 
 #[test]
