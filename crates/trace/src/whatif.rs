@@ -218,3 +218,6 @@ fn notes(links: &[Link]) -> Vec<Note> {
     }
     notes
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ pub(crate) fn find<'a, 'r>(
     }
     // Several communicators are fine, a rank without any partner is not.
     if ranks.len() > 1
-        && let Some(lonely) = groups.iter().find(|g| g.len() == 1)
+        && let Some(lonely) = groups.iter().rfind(|g| g.len() == 1)
     {
         let rank = lonely.ranks[0].0;
         let other = ranks.iter().find(|r| r.lane != rank.lane).unwrap_or(rank);

@@ -104,7 +104,7 @@ impl GraphProfile {
                 continue;
             };
             let buckets = Buckets::of(&swept.histogram, false);
-            let mut add = |inside: &mut Inside| {
+            let add = |inside: &mut Inside| {
                 inside.buckets.add(&buckets);
                 inside.spans.push(window.1.abs_diff(window.0));
             };

@@ -5,17 +5,20 @@ use linktax_records::Note;
 use super::{LaneSteps, StepOptions, extent};
 use crate::{Span, Trace, TraceError};
 
-/// A window outside the capture is an error, not an empty success.
-pub(crate) fn check_window(trace: &Trace, options: &StepOptions) -> Result<(), TraceError> {
+/// A window outside the capture is an error, not an empty success; one that reaches beyond it gives a note.
+pub(crate) fn check_window(
+    trace: &Trace,
+    options: &StepOptions,
+) -> Result<Option<Note>, TraceError> {
     if options.from.is_none() && options.to.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let spans: Vec<Span> = trace.lanes.iter().filter_map(extent).collect();
     let (Some(first), Some(last)) = (
         spans.iter().map(|s| s.start).min(),
         spans.iter().map(|s| s.end).max(),
     ) else {
-        return Ok(());
+        return Ok(None);
     };
     let (from, to) = (
         options.from.unwrap_or(i64::MIN),
@@ -29,7 +32,19 @@ pub(crate) fn check_window(trace: &Trace, options: &StepOptions) -> Result<(), T
             last,
         });
     }
-    Ok(())
+    let past =
+        options.from.is_some_and(|from| from < first) || options.to.is_some_and(|to| to > last);
+    Ok(past.then(|| {
+        let s = |ns: i64| ns as f64 / 1e9;
+        Note::new(
+            "window_past_capture",
+            format!(
+                "the window reaches beyond the capture, which covers {:.3}-{:.3} s; shares are of the capture",
+                s(first),
+                s(last)
+            ),
+        )
+    }))
 }
 
 /// Fills in what depends on the final boundaries, then drops what was not asked for.
