@@ -4,9 +4,25 @@
 //! device), `classify` gives every used kernel name a class, `steps` cuts each lane into steps, `split` sweeps a
 //! step into disjoint buckets that sum to it exactly, `collectives` pairs collectives across ranks into service and
 //! wait, `whatif` replays the ranks with faster links.
+//!
+//! ```
+//! use linktax_trace::{Classes, ReadOptions, Rules, find_steps, read};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nsys/vllm-qwen3-4b-decode-c16.sqlite.zst").into();
+//! let trace = read(&[capture], &ReadOptions::default())?;
+//! let classes = Classes::of(&trace.names, &Rules::embedded());
+//! let steps = find_steps(&trace, &classes, &Default::default())?;
+//! let decode = &steps[0].steps[1];
+//! println!("{} took {} ns", decode.index, decode.dur());
+//! assert_eq!(decode.batch.and_then(|batch| batch.tokens()), Some(16));
+//! # Ok(())
+//! # }
+//! ```
 
 mod classify;
 mod collectives;
+mod diff;
 mod doctor;
 mod error;
 mod graphlevel;
@@ -25,6 +41,10 @@ pub use classify::{
 pub use collectives::{
     ClockOffset, Collectives, CommGroup, PairedCollective, RankPart, Sized as SizedCollective,
     StepCounts, WaitMethod, counts_by_step, pair_collectives, sizes,
+};
+pub use diff::{
+    Change, Count, Diff, DiffRow, DiffSide, Difference, KindDiff, Level, MatchBy, Part as DiffPart,
+    SideFacts, Unmatched, diff,
 };
 pub use doctor::{
     Answer, Answered, Finding, GraphMode, Graphs, Inspection, LaneSummary, MarkForm,

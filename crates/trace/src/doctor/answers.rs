@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Inspection;
-use super::graphs::GraphMode;
+use super::graphs::Graphs;
 
 /// Whether a question can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -53,8 +53,6 @@ pub(crate) fn of(inspection: &Inspection, collectives: usize) -> Vec<Answer> {
         .filter(|form| form.is_step)
         .map(|form| form.count)
         .sum();
-    let mode = inspection.graphs.mode;
-    let invisible = inspection.graphs.invisible > 0;
     let lanes = inspection
         .lanes
         .iter()
@@ -63,12 +61,12 @@ pub(crate) fn of(inspection: &Inspection, collectives: usize) -> Vec<Answer> {
     let comm = Comm {
         lanes,
         collectives,
-        hidden: invisible || matches!(mode, GraphMode::Graph | GraphMode::Mixed),
+        hidden: inspection.graphs.unsplittable(),
     };
     vec![
         steps(marked, inspection.graphs.launches),
         batch(marked),
-        split(mode, invisible, inspection.graphs.opaque_share()),
+        split(&inspection.graphs),
         comm.wait_service(),
         comm.what_if(),
     ]
@@ -97,22 +95,17 @@ fn batch(marked: u64) -> Answer {
     }
 }
 
-fn split(mode: GraphMode, invisible: bool, opaque: f64) -> Answer {
-    match mode {
-        _ if invisible => answer(
-            "split",
-            Answered::No,
-            "graphs were launched of which no work is here",
-        ),
-        GraphMode::Graph | GraphMode::Mixed => answer(
-            "split",
-            Answered::No,
-            format!(
-                "{:.1} % of the busy time has no kernel names",
-                100.0 * opaque
-            ),
-        ),
-        _ => answer("split", Answered::Yes, "every operation has a row"),
+fn split(graphs: &Graphs) -> Answer {
+    let opaque = 100.0 * graphs.opaque_share();
+    let unnamed = format!("{opaque:.1} % of the busy time has no kernel names");
+    match (graphs.hidden, graphs.unsplittable()) {
+        (true, _) => {
+            let why = "graphs were launched of which no work is here";
+            answer("split", Answered::No, why)
+        }
+        (false, true) => answer("split", Answered::No, unnamed),
+        (false, false) if graphs.opaque_ns > 0 => answer("split", Answered::Partly, unnamed),
+        (false, false) => answer("split", Answered::Yes, "every operation has a row"),
     }
 }
 

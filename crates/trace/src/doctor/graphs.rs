@@ -36,6 +36,9 @@ impl GraphMode {
     }
 }
 
+/// From this share of the busy time inside opaque graphs on, a split says nothing.
+const OPAQUE: f64 = 0.05;
+
 /// CUDA graphs of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Graphs {
@@ -45,6 +48,8 @@ pub struct Graphs {
     pub launches: u64,
     /// Launch calls that left no row of any kind.
     pub invisible: u64,
+    /// Whether those are too many to be replays cut off by the end of the capture.
+    pub hidden: bool,
     /// Rows that are a whole graph.
     pub opaque_rows: u64,
     /// Operations inside graphs that have rows of their own.
@@ -60,6 +65,7 @@ impl Graphs {
         let mut graphs = Graphs {
             launches: joined.graph_launches,
             invisible: joined.invisible_graphs,
+            hidden: joined.hides_graphs(),
             ..Graphs::default()
         };
         for lane in &trace.lanes {
@@ -74,11 +80,16 @@ impl Graphs {
         graphs.mode = match (graphs.opaque_rows > 0, graphs.node_rows > 0) {
             (true, true) => GraphMode::Mixed,
             (true, false) => GraphMode::Graph,
-            _ if graphs.invisible > 0 => GraphMode::Invisible,
+            _ if joined.hides_graphs() => GraphMode::Invisible,
             (false, true) => GraphMode::Node,
             (false, false) => GraphMode::None,
         };
         graphs
+    }
+
+    /// Whether so much is inside graphs without rows that a split would say nothing.
+    pub fn unsplittable(&self) -> bool {
+        self.hidden || self.opaque_share() >= OPAQUE
     }
 
     /// Share of the busy time inside opaque graphs, 0 to 1.
@@ -107,6 +118,34 @@ fn covered(ops: &Ops, of: impl Fn(OpKind) -> bool) -> u64 {
 mod tests {
     use super::*;
     use crate::timeline::{NameId, Op};
+
+    #[test]
+    fn the_doctor_and_the_split_refuse_the_same_captures() {
+        for launches in 0..60u64 {
+            for invisible in 0..=launches {
+                let joined = Joined {
+                    graph_launches: launches,
+                    invisible_graphs: invisible,
+                    ..Joined::default()
+                };
+                for opaque_ns in [0, 49, 50, 1_000] {
+                    let doctor = Graphs {
+                        busy_ns: 1_000,
+                        opaque_ns,
+                        ..Graphs::of(&Trace::default(), joined)
+                    };
+                    let split = crate::GraphLevel {
+                        lane: 0,
+                        opaque_ns,
+                        busy_ns: 1_000,
+                        graph_launches: launches as usize,
+                        invisible_launches: invisible as usize,
+                    };
+                    assert_eq!(doctor.unsplittable(), split.is_unsplittable(), "{split:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn overlapping_operations_are_covered_once() {

@@ -138,7 +138,10 @@ fn on_graphs(inspection: &Inspection) -> Option<Finding> {
     match graphs.mode {
         GraphMode::Graph | GraphMode::Mixed => Some(Finding::new(
             "graph_level",
-            Severity::Problem,
+            match graphs.unsplittable() {
+                true => Severity::Problem,
+                false => Severity::Warning,
+            },
             format!(
                 "{:.1} % of GPU busy time ({:.0} of {:.0} ms) is inside opaque graphs; re-record with --cuda-graph-trace=node",
                 100.0 * graphs.opaque_share(),
@@ -147,7 +150,16 @@ fn on_graphs(inspection: &Inspection) -> Option<Finding> {
             ),
             Some(CAPTURE),
         )),
-        _ if graphs.invisible > 0 => Some(Finding::new(
+        _ if graphs.invisible > 0 && !graphs.hidden => Some(Finding::new(
+            "unseen_replays",
+            Severity::Ok,
+            format!(
+                "{} of {} CUDA graph launches left no GPU rows, as replays at the edge of a capture do",
+                graphs.invisible, graphs.launches
+            ),
+            None,
+        )),
+        _ if graphs.hidden => Some(Finding::new(
             "invisible_graphs",
             Severity::Problem,
             format!(

@@ -94,6 +94,11 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
+    /// Whether work is missing in earnest: a replay or two under way when the capture ended leave no rows either.
+    pub(crate) fn hides_graphs(&self) -> bool {
+        self.invisible_graphs > 2 && self.invisible_graphs * 10 >= self.graph_launches
+    }
+
     /// Checks every operation of these lanes against the calls of its process.
     pub(crate) fn of(lanes: &HashMap<(i64, u32), Ops>, calls: &Calls) -> Self {
         let mut joined = Joined::default();

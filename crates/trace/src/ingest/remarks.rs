@@ -56,7 +56,7 @@ pub(super) fn of_joins(joined: &Joined, windowed: bool) -> Vec<Note> {
         ));
     }
     // Outside a window the rows of a graph were not looked at.
-    if joined.invisible_graphs > 0 && !windowed {
+    if joined.hides_graphs() && !windowed {
         notes.push(Note::new(
             "invisible_graphs",
             format!(

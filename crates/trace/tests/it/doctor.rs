@@ -121,6 +121,26 @@ fn graphs_that_left_no_rows_are_a_problem_never_idle_time() {
 }
 
 #[test]
+fn a_replay_cut_off_by_the_end_of_the_capture_is_no_problem() {
+    let rows: String = (0..30)
+        .map(|i| {
+            let launched = call(i * 100, i * 100 + 10, 9, i + 1, 4);
+            let ran = kernel(i * 100 + 20, i * 100 + 60, 9, i + 1, "77");
+            if i < 29 { launched + &ran } else { launched }
+        })
+        .collect();
+    let made = Made::new(&format!("{BASE}{KERNEL}{RUNTIME}{rows}"));
+    let seen = inspect(&made.path).unwrap();
+    assert_eq!(
+        (seen.graphs.mode, seen.graphs.invisible),
+        (GraphMode::Node, 1)
+    );
+    assert!(verdicts(&seen).contains(&"unseen_replays"));
+    assert!(answered(&seen).contains(&("split", Answered::Yes)));
+    assert!(seen.severity() < Severity::Problem);
+}
+
+#[test]
 fn a_capture_asked_for_graph_mode_without_graphs_is_no_problem() {
     let seen = inspect(&capture("nsys-ai-h100_2gpu_1s")).unwrap();
     assert_eq!(seen.export.graph_mode_asked.as_deref(), Some("Graph"));
@@ -172,6 +192,41 @@ fn pages_overwritten_with_noise_are_damage_and_no_panic() {
         std::fs::write(&path, &bytes).unwrap();
         let seen = inspect(&path).unwrap();
         assert!(!seen.verdicts.is_empty(), "page {at}");
+    }
+}
+
+fn small_export() -> Vec<u8> {
+    let rows: String = (0..40)
+        .map(|i| kernel(10 * i, 10 * i + 5, 9, i, "NULL") + &call(10 * i - 5, 10 * i - 2, 9, i, 3))
+        .collect();
+    let made = Made::new(&format!("BEGIN; {BASE}{KERNEL}{RUNTIME}{rows} COMMIT;"));
+    std::fs::read(&made.path).unwrap()
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(96))]
+    #[test]
+    fn any_damage_is_a_verdict_and_never_a_panic(
+        hits in proptest::collection::vec((proptest::num::usize::ANY, proptest::num::u8::ANY), 1..40),
+        cut in proptest::option::of(proptest::num::usize::ANY),
+    ) {
+        static WHOLE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(small_export);
+        let mut bytes = WHOLE.clone();
+        for (at, byte) in hits {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut % bytes.len());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("damaged.sqlite");
+        std::fs::write(&path, &bytes).unwrap();
+        let seen = inspect(&path).unwrap();
+        proptest::prop_assert!(!seen.verdicts.is_empty());
+        for verdict in &seen.verdicts {
+            proptest::prop_assert!(!verdict.message.contains("panicked"), "{}", verdict.message);
+        }
     }
 }
 
