@@ -19,11 +19,9 @@ use tokio::time::{Sleep, sleep};
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, Monotonic};
+use crate::plain::PlainAnswer;
 use crate::quiet::QuietWaker;
 use crate::transport::{Connection, Driver, ReadStamp};
-
-/// Longest error body kept, in bytes.
-const MAX_ERROR_BODY: usize = 4096;
 
 /// How long a connection may take to end the body of an answer that has said `[DONE]`.
 const END_GRACE: Duration = Duration::from_secs(1);
@@ -70,13 +68,6 @@ enum Stage {
     Stream(Incoming),
     /// Reading an answer that is no event stream.
     Plain(Incoming, PlainAnswer),
-}
-
-struct PlainAnswer {
-    status: u16,
-    content_type: String,
-    location: Option<String>,
-    body: Vec<u8>,
 }
 
 /// How the exchange itself came to an end, before the decoder judges the content.
@@ -259,18 +250,12 @@ impl Exchange<'_> {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Some(data) = frame.data_ref() {
-                        let room = MAX_ERROR_BODY.saturating_sub(answer.body.len());
-                        answer.body.extend_from_slice(&data[..data.len().min(room)]);
+                        answer.keep(data);
                     }
                     Poll::Ready(None)
                 }
                 Poll::Ready(None | Some(Err(_))) => {
-                    let answer = PlainAnswer {
-                        status: answer.status,
-                        content_type: std::mem::take(&mut answer.content_type),
-                        location: answer.location.take(),
-                        body: std::mem::take(&mut answer.body),
-                    };
+                    let answer = std::mem::take(answer);
                     Poll::Ready(Some(Ended::Plain(answer)))
                 }
             },
@@ -385,7 +370,7 @@ fn judge(
         }
         Ended::Stream(end) => return decoder.finish(end, asked.at_least),
         Ended::LeftOpen => return decoder.finish(StreamEnd::Clean, asked.at_least),
-        Ended::Plain(answer) => return plain(answer),
+        Ended::Plain(answer) => return answer.judge(),
         Ended::FirstTokenTimeout => (
             Outcome::FirstTokenTimeout,
             format!("no token within {:?}", options.first_token_timeout),
@@ -416,48 +401,6 @@ fn judge(
         body: None,
     });
     decoded
-}
-
-/// The verdict on an answer that is no event stream.
-fn plain(answer: PlainAnswer) -> Decoded {
-    let kept = match std::str::from_utf8(&answer.body) {
-        // Cut inside a character.
-        Err(e) if e.error_len().is_none() => &answer.body[..e.valid_up_to()],
-        _ => &answer.body,
-    };
-    let body = String::from_utf8_lossy(kept).into_owned();
-    let (outcome, message) = if !(200..300).contains(&answer.status) {
-        let message = match &answer.location {
-            Some(location) => format!("HTTP status {} redirects to {location:?}", answer.status),
-            None => format!("HTTP status {}", answer.status),
-        };
-        (Outcome::HttpError, message)
-    } else if has_error(&body) {
-        (
-            Outcome::ErrorInStream,
-            "an error object came with status 200".to_owned(),
-        )
-    } else {
-        let message = format!(
-            "expected an event stream (text/event-stream), got {}",
-            answer.content_type
-        );
-        (Outcome::Malformed, message)
-    };
-    Decoded {
-        outcome,
-        failure: Some(FailureDetail {
-            status: Some(answer.status),
-            message,
-            body: Some(body),
-        }),
-        ..empty()
-    }
-}
-
-fn has_error(body: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(body)
-        .is_ok_and(|v| v.get("error").is_some_and(|e| !e.is_null()))
 }
 
 /// A decoded answer without any event.

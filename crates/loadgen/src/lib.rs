@@ -15,6 +15,7 @@ mod limits;
 mod monitor;
 mod observed;
 mod phase;
+mod plain;
 mod plan;
 mod preflight;
 mod profile;
