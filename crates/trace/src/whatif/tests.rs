@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -75,7 +77,11 @@ struct Run {
 
 impl Run {
     fn new(trace: Trace) -> Self {
-        let classes = Classes::of(&trace.names, &Rules::embedded());
+        // Every trace here has the same names, and the rules take a while to compile.
+        static CLASSES: OnceLock<Classes> = OnceLock::new();
+        let classes = CLASSES
+            .get_or_init(|| Classes::of(&trace.names, &Rules::embedded()))
+            .clone();
         let steps = (0..trace.lanes.len())
             .filter_map(|lane| LaneSteps::whole(&trace, lane))
             .collect();
