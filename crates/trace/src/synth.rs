@@ -1,9 +1,22 @@
 //! Synthetic exports with a known truth: the ruler that the analysis is held against.
 //!
 //! A [`Spec`] says how a server ran (model, ranks, steps, time a bucket, skew, overlap, clocks) and how the profiler
-//! recorded it (graph mode, marks, schema version, broken rows). [`write`] makes the export and returns the
+//! recorded it (graph mode, marks, schema version, broken rows). [`write()`] makes the export and returns the
 //! [`Truth`]: for every rank and step the exact nanoseconds of each class, and for every collective its service time
 //! and who waited how long. The truth is computed by unions of intervals, not by the sweep of the analysis.
+//!
+//! ```
+//! use linktax_trace::synth::{self, Spec};
+//!
+//! let text = "phase = [{ steps = 3, concurrency = 2, time_ns = { comm = 400_000 } }]";
+//! let spec = Spec::from_toml(text, "spec.toml".as_ref())?;
+//! let dir = tempfile::tempdir()?;
+//! let truth = synth::write(&spec, &dir.path().join("out.sqlite"))?;
+//!
+//! assert_eq!(truth.lanes.len(), 2, "two ranks unless said otherwise");
+//! assert!(truth.lanes[0].steps.iter().all(|step| step.service_ns == 400_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod answer;
 mod catalog;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::catalog::Role;
-use super::program::StepProgram;
+use super::program::{Load, StepProgram};
 use super::record::{Kind, Rec, Recorded};
 use super::schedule::Schedule;
 use super::spec::{GraphMode, PhaseKind, Spec};
@@ -161,18 +161,8 @@ fn step_truth(
         index,
         start_ns,
         end_ns,
-        kind: match program.kind {
-            PhaseKind::Decode => "decode",
-            PhaseKind::Mixed => "mixed",
-            PhaseKind::Prefill => "prefill",
-        }
-        .to_owned(),
-        batch: BatchTruth {
-            prefill_requests: program.load.prefill_requests,
-            prefill_tokens: program.load.prefill_tokens,
-            decode_requests: program.load.decode_requests,
-            decode_tokens: program.load.decode_tokens,
-        },
+        kind: kind(program.kind).to_owned(),
+        batch: batch(&program.load),
         class_sum_ns,
         class_union_ns,
         together_ns: together(start_ns, end_ns, ops),
@@ -187,6 +177,23 @@ fn step_truth(
         all_reduces: count(Role::AllReduce),
         all_gathers: count(Role::AllGather),
         ops: ops.len() as u32,
+    }
+}
+
+fn kind(kind: PhaseKind) -> &'static str {
+    match kind {
+        PhaseKind::Decode => "decode",
+        PhaseKind::Mixed => "mixed",
+        PhaseKind::Prefill => "prefill",
+    }
+}
+
+fn batch(load: &Load) -> BatchTruth {
+    BatchTruth {
+        prefill_requests: load.prefill_requests,
+        prefill_tokens: load.prefill_tokens,
+        decode_requests: load.decode_requests,
+        decode_tokens: load.decode_tokens,
     }
 }
 

@@ -92,18 +92,21 @@ impl Spec {
     }
 
     fn check(&self) -> Result<(), String> {
-        let rules = [
-            (
-                (1..=8).contains(&self.parallel.tensor),
-                "parallel.tensor must be 1 to 8",
-            ),
+        let rules = self.server_rules().into_iter().chain(self.capture_rules());
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, message)) => Err(message.to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn server_rules(&self) -> [(bool, &'static str); 9] {
+        let ParallelSpec { tensor, .. } = self.parallel;
+        let phases = |rule: fn(&PhaseSpec) -> bool| self.phase.iter().all(rule);
+        [
+            ((1..=8).contains(&tensor), "parallel.tensor must be 1 to 8"),
             (
                 (1..=8).contains(&self.parallel.replicas),
                 "parallel.replicas must be 1 to 8",
-            ),
-            (
-                self.parallel.traced_ranks <= self.ranks(),
-                "parallel.traced_ranks must be at most tensor x replicas",
             ),
             (
                 (1..=1024).contains(&self.model.layers()),
@@ -112,56 +115,53 @@ impl Spec {
             (self.model.mtp <= 16, "model.mtp must be at most 16"),
             (self.steps() > 0, "phase: at least one step"),
             (
-                self.phase
-                    .iter()
-                    .all(|p| p.kind == PhaseKind::Decode || p.prefill_tokens > 0),
-                "phase: mixed and prefill steps need prefill_tokens",
-            ),
-            (
-                self.phase
-                    .iter()
-                    .all(|p| p.kind != PhaseKind::Decode || p.prefill_tokens == 0),
-                "phase: decode steps have no prefill_tokens",
+                phases(|p| (p.kind == PhaseKind::Decode) == (p.prefill_tokens == 0)),
+                "phase: mixed and prefill steps need prefill_tokens, decode steps have none",
             ),
             (
                 (0.0..1.0).contains(&self.gaps.jitter),
                 "gaps.jitter must be 0 to less than 1",
             ),
             (
-                (0.0..=8.0).contains(&self.host.async_lag),
-                "host.async_lag must be 0 to 8 steps",
-            ),
-            (self.overlap.every > 0, "overlap.every must be at least 1"),
-            (
                 (0.0..=4.0).contains(&self.skew.sigma),
                 "skew.sigma must be 0 to 4",
             ),
             (
-                self.skew.straggler < self.parallel.tensor,
+                self.skew.straggler < tensor,
                 "skew.straggler must be a rank of the communicator",
             ),
+        ]
+    }
+
+    fn capture_rules(&self) -> [(bool, &'static str); 7] {
+        let file = &self.file;
+        let once = file.kernel_rows == 0;
+        [
             (
-                self.file
-                    .truncate_to
-                    .is_none_or(|t| (0.0..1.0).contains(&t)),
+                self.parallel.traced_ranks <= self.ranks(),
+                "parallel.traced_ranks must be at most tensor x replicas",
+            ),
+            (self.overlap.every > 0, "overlap.every must be at least 1"),
+            (
+                (0.0..=8.0).contains(&self.host.async_lag),
+                "host.async_lag must be 0 to 8 steps",
+            ),
+            (
+                file.truncate_to.is_none_or(|t| (0.0..1.0).contains(&t)),
                 "file.truncate_to must be 0 to less than 1",
             ),
             (
-                self.file.kernel_rows == 0 || !self.file.shuffle_rows,
+                once || !file.shuffle_rows,
                 "file.kernel_rows and file.shuffle_rows exclude each other",
             ),
             (
-                self.file.kernel_rows == 0 || !self.file.shuffle_ids,
+                once || !file.shuffle_ids,
                 "file.kernel_rows and file.shuffle_ids exclude each other",
             ),
             (
-                self.file.kernel_rows == 0 || self.clock.drift_ns_per_s.is_empty(),
+                once || self.clock.drift_ns_per_s.is_empty(),
                 "file.kernel_rows and clock.drift_ns_per_s exclude each other",
             ),
-        ];
-        match rules.iter().find(|(holds, _)| !holds) {
-            Some((_, message)) => Err((*message).to_owned()),
-            None => Ok(()),
-        }
+        ]
     }
 }

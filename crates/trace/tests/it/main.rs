@@ -16,3 +16,7 @@ mod scrub;
 mod synth;
 mod synth_truth;
 mod synth_verdicts;
+#[cfg(test)]
+mod synth_file;
+#[cfg(test)]
+mod synth_forms;

@@ -11,8 +11,6 @@ pub(crate) fn rows(
     recorded: &[Recorded],
     strings: &Strings,
 ) -> Vec<Vec<Value>> {
-    let text = |s: &str| Value::Text(s.to_owned());
-    let secrets = || spec.secrets.iter();
     match table {
         "StringIds" => strings
             .rows()
@@ -21,95 +19,87 @@ pub(crate) fn rows(
             .collect(),
         "META_DATA_EXPORT" => pairs(export_meta(spec)),
         "META_DATA_CAPTURE" => pairs(capture_meta(spec)),
-        "PROCESSES" => (0..spec.ranks())
-            .map(|rank| {
-                let pid = 4_001 + rank;
-                let base = recorded
-                    .first()
-                    .map_or(0, |l| l.global_pid - (i64::from(l.pid) << 24));
-                vec![
-                    Value::Int(base + (i64::from(pid) << 24)),
-                    pid.into(),
-                    text("python3"),
-                ]
-            })
-            .collect(),
+        "PROCESSES" => processes(spec, recorded),
         "ThreadNames" => recorded
             .iter()
             .map(|lane| {
-                vec![
-                    strings.id("VLLM::Worker"),
-                    Value::Int(20),
-                    main_thread(lane).into(),
-                ]
+                let name = strings.id("VLLM::Worker");
+                vec![name, Value::Int(20), main_thread(lane).into()]
             })
             .collect(),
-        "ProcessStreams" => secrets()
-            .map(|s| {
-                vec![
-                    recorded
-                        .first()
-                        .map_or(Value::Int(0), |l| l.global_pid.into()),
-                    strings.id("stdout.log"),
-                    strings.id(&log_text(s)),
-                ]
-            })
-            .collect(),
-        "ANALYSIS_FILE" => secrets()
-            .zip(1i64..)
-            .map(|(s, id)| {
-                vec![
-                    id.into(),
-                    text("stderr.log"),
-                    strings.id(&log_text(s)),
-                    Value::Int(0),
-                ]
-            })
-            .collect(),
-        "TARGET_INFO_SYSTEM_ENV" => secrets()
-            .map(|s| {
-                vec![
-                    Value::Int(0),
-                    text("host"),
-                    text("Hostname"),
-                    Value::Int(1),
-                    text(s),
-                ]
-            })
-            .collect(),
-        "DIAGNOSTIC_EVENT" => {
-            let texts = std::iter::once("Profiling has started.".to_owned())
-                .chain(secrets().map(|s| log_text(s)));
-            texts
-                .map(|t| {
-                    vec![
-                        Value::Int(1),
-                        Value::Int(1),
-                        Value::Int(2),
-                        Value::Int(1),
-                        Value::Text(t),
-                        Value::Null,
-                    ]
-                })
-                .collect()
-        }
         "TARGET_INFO_SESSION_START_TIME" => vec![vec![Value::Int(1_795_964_466_055_833_265)]],
         "TARGET_INFO_GPU" => recorded.iter().map(|lane| gpu(spec, lane)).collect(),
         "TARGET_INFO_CUDA_DEVICE" => recorded
             .iter()
             .map(|lane| vec![lane.rank.into(), lane.device.into(), lane.pid.into()])
             .collect(),
-        "ENUM_CUDA_MEMCPY_OPER" => [
-            (1, "Host-to-Device"),
-            (2, "Device-to-Host"),
-            (8, "Device-to-Device"),
-            (10, "Peer-to-Peer"),
-        ]
-        .into_iter()
-        .map(|(id, label)| vec![Value::Int(id), text(label), text(label)])
-        .collect(),
+        "ENUM_CUDA_MEMCPY_OPER" => copy_kinds(),
+        "DIAGNOSTIC_EVENT" => std::iter::once("Profiling has started.".to_owned())
+            .chain(spec.secrets.iter().map(|s| log_text(s)))
+            .map(|message| {
+                let [one, two] = [1, 2].map(Value::Int);
+                vec![one.clone(), one.clone(), two, one, Value::Text(message)]
+            })
+            .collect(),
+        "ProcessStreams" | "ANALYSIS_FILE" | "TARGET_INFO_SYSTEM_ENV" => (1..)
+            .zip(&spec.secrets)
+            .map(|(id, secret)| leak(table, id, secret, recorded, strings))
+            .collect(),
         _ => Vec::new(),
     }
+}
+
+fn text(s: &str) -> Value {
+    Value::Text(s.to_owned())
+}
+
+/// All ranks' processes, traced or not.
+fn processes(spec: &Spec, recorded: &[Recorded]) -> Vec<Vec<Value>> {
+    let Some(first) = recorded.first() else {
+        return Vec::new();
+    };
+    let base = first.global_pid - (i64::from(first.pid) << 24);
+    (0..spec.ranks())
+        .map(|rank| first.pid + rank)
+        .map(|pid| {
+            let global = base + (i64::from(pid) << 24);
+            vec![Value::Int(global), pid.into(), text("python3")]
+        })
+        .collect()
+}
+
+/// A row that repeats a secret, as logs, files and system properties do.
+fn leak(
+    table: &str,
+    id: i64,
+    secret: &str,
+    recorded: &[Recorded],
+    strings: &Strings,
+) -> Vec<Value> {
+    let log = strings.id(&log_text(secret));
+    match table {
+        "ProcessStreams" => {
+            let global = recorded.first().map_or(0, |lane| lane.global_pid);
+            vec![global.into(), strings.id("stdout.log"), log]
+        }
+        "ANALYSIS_FILE" => vec![id.into(), text("stderr.log"), log, Value::Int(0)],
+        _ => {
+            let [zero, one] = [0, 1].map(Value::Int);
+            vec![zero, text("host"), text("Hostname"), one, text(secret)]
+        }
+    }
+}
+
+fn copy_kinds() -> Vec<Vec<Value>> {
+    [
+        (1, "Host-to-Device"),
+        (2, "Device-to-Host"),
+        (8, "Device-to-Device"),
+        (10, "Peer-to-Peer"),
+    ]
+    .into_iter()
+    .map(|(id, label)| vec![Value::Int(id), text(label), text(label)])
+    .collect()
 }
 
 fn pairs(rows: Vec<(String, String)>) -> Vec<Vec<Value>> {
