@@ -70,6 +70,7 @@ expect() {
   shift
   "$@" || { echo "FAILED: $what" >&2; sed 's/^/    /' "$log" >&2; failures=$((failures + 1)); }
 }
+not() { ! "$@" 2>/dev/null; }
 says() { grep -q -- "$1" "$log"; }
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
@@ -88,7 +89,7 @@ capture() {
 
 capture 0 whole -- tiny --max-num-seqs 8
 expect "the capture is exported" test -s "$work/whole/capture.1.sqlite"
-expect "the server has ended" bash -c '! kill -0 "$(cat "$0/server.pid")" 2>/dev/null' "$work/whole"
+expect "the server has ended" not kill -0 "$(cat "$work/whole/server.pid")"
 for option in --trace=cuda,nvtx --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=repeat \
   --trace-fork-before-exec=true --discard-environment=true; do
   expect "nsys is given $option" grep -qx -- "$option" "$work/whole.options"
@@ -98,7 +99,7 @@ expect "the split is printed" says attention
 expect "the command is kept" grep -q 'serve tiny .*--max-num-seqs 8' "$work/whole/server.command"
 
 capture 0 no-discard FAKE_NSYS_OPTIONS=none -- tiny
-expect "an option that nsys lacks is left out" bash -c '! grep -q discard "$0"' "$work/no-discard.options"
+expect "an option that nsys lacks is left out" not grep -q discard "$work/no-discard.options"
 expect "with a warning" says 'trace scrub'
 
 capture 1 too-short OUTPUT_LEN=1 -- tiny
