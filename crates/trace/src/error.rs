@@ -226,6 +226,34 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
+    /// Two captures whose kernels were classified by different rules.
+    #[error(
+        "kernel rules differ: {a} against {b}; classify both captures with the same rules (the same --rules and version of linktax)"
+    )]
+    RulesDiffer {
+        /// Hash of the first capture's rules.
+        a: String,
+        /// Hash of the second's.
+        b: String,
+    },
+    /// A step that the capture does not have.
+    #[error("no step {wanted}; {}", there.as_ref().map_or_else(|| "no steps were found".to_owned(), |(first, last)| format!("steps are {first} to {last}")))]
+    NoSuchStep {
+        /// The step, or the range of steps.
+        wanted: String,
+        /// First and last step there are; `None` without any.
+        there: Option<(u32, u32)>,
+    },
+    /// More operations than a picture or a trace viewer can take.
+    #[error("{found} operations in this range, at most {limit} fit; {hint}")]
+    TooManyOps {
+        /// Operations in the range.
+        found: u64,
+        /// The most there may be.
+        limit: u64,
+        /// What to do.
+        hint: &'static str,
+    },
     /// Something the tool itself could not do.
     #[error("{what}")]
     Internal {

@@ -27,11 +27,14 @@ mod doctor;
 mod error;
 mod graphlevel;
 mod ingest;
+mod perfetto;
 mod scrub;
 mod split;
 mod steps;
+mod svg;
 pub mod synth;
 mod timeline;
+mod tracks;
 mod whatif;
 
 pub use classify::{
@@ -57,6 +60,7 @@ pub use graphlevel::{
 pub use ingest::{
     ExportInfo, OnProgress, Progress, ReadOptions, coverage_notes, read, read_with_info,
 };
+pub use perfetto::{ChromeOptions, ChromeTrace};
 pub use scrub::{Removed, Scrubbed, scrub};
 pub use split::{
     Activity, Buckets, ByGroup, CommTime, IdleSplit, LaneSplit, Mask, StepSplit, split,
@@ -65,6 +69,7 @@ pub use steps::{
     Batch, LaneSteps, Step, StepKind, StepMark, StepMethod, StepOptions, find_steps,
     parse_step_mark,
 };
+pub use svg::{SvgOptions, step_svg};
 pub use timeline::{
     CopyKind, Gpu, Lane, LaneId, Launch, LaunchKind, Mark, NameId, Names, Op, OpKind, Ops, Process,
     Span, Trace,
