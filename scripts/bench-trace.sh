@@ -27,6 +27,7 @@ status=0
 for rows in "$@"; do
   file=$work/$rows.sqlite
   "$examples/synth" crates/trace/specs/scale.toml "$file" "$rows"
+  cat "$file" > /dev/null # from the page cache, for both tools
   seconds=$(timed "$work/ours" "$examples/analyse" "$file")
   cat "$work/ours"
   peak=$(sed -n 's/^total.*peak \([0-9]*\) MiB/\1/p' "$work/ours")
