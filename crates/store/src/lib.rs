@@ -106,6 +106,8 @@ mod layout;
 mod lock;
 mod reader;
 mod schema;
+#[cfg(feature = "parquet")]
+pub mod tables;
 mod writer;
 
 pub use error::StoreError;

@@ -9,4 +9,6 @@ mod export;
 mod read;
 mod samples;
 mod schema;
+#[cfg(feature = "parquet")]
+mod tables;
 mod write;

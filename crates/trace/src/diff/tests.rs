@@ -1,7 +1,12 @@
+use std::sync::LazyLock;
+
 use super::*;
 use crate::classify::Rules;
 use crate::steps::StepMethod;
 use crate::{Lane, LaneId, Names, Op, OpKind, find_steps, pair_collectives, split};
+
+/// Compiled once: it takes most of a test.
+static RULES: LazyLock<Rules> = LazyLock::new(Rules::embedded);
 
 const GEMM: &str = "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT";
 const ALL_REDUCE: &str =
@@ -32,7 +37,6 @@ struct Made {
     trace: Trace,
     classes: Classes,
     steps: Vec<LaneSteps>,
-    rules: Rules,
 }
 
 fn made(did: &[Did], ranks: usize) -> Made {
@@ -74,14 +78,12 @@ fn made(did: &[Did], ranks: usize) -> Made {
         });
     }
     trace.names = names;
-    let rules = Rules::embedded();
-    let classes = Classes::of(&trace.names, &rules);
+    let classes = Classes::of(&trace.names, &RULES);
     let steps = (0..ranks).map(|lane| cut(&trace, lane, did)).collect();
     Made {
         trace,
         classes,
         steps,
-        rules,
     }
 }
 
@@ -141,7 +143,7 @@ impl Made {
             label,
             trace: &self.trace,
             classes: &self.classes,
-            rules: self.rules.hash(),
+            rules: RULES.hash(),
             steps: &self.steps,
             splits,
             collectives: Some(comm),
@@ -348,7 +350,7 @@ fn without_collectives_wait_and_service_are_not_known() {
         label: "a",
         trace: &made.trace,
         classes: &made.classes,
-        rules: made.rules.hash(),
+        rules: RULES.hash(),
         steps: &steps,
         splits: &splits,
         collectives: None,
