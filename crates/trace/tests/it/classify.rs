@@ -86,9 +86,8 @@ fn respell(name: &str) -> String {
 /// The other way: bare numbers of template arguments get nsys's casts.
 fn respell_for_nsys(name: &str) -> String {
     let mut out = String::new();
-    let mut chars = name.chars().peekable();
     let mut depth = 0;
-    while let Some(c) = chars.next() {
+    for c in name.chars() {
         match c {
             '<' => depth += 1,
             '>' => depth -= 1,
