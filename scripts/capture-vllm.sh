@@ -71,8 +71,9 @@ find_linktax() {
 # a CUDA graph without a word.
 check_driver() {
   local driver version newest=
-  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) || return 0
-  version=$("$nsys" --version | grep -o '[0-9]\{4\}\.[0-9]*' | head -n 1) || return 0
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) || return 0
+  [[ $("$nsys" --version) =~ [0-9]{4}\.[0-9]+ ]] || return 0
+  version=${BASH_REMATCH[0]}
   case ${driver%%.*} in
     '' | *[!0-9]* | [0-9] | [0-9][0-9] | [1-4][0-9][0-9] | 5[0-4][0-9]) return 0 ;;
     55[0-9]) newest=2023.4 ;;
@@ -101,7 +102,7 @@ nsys_options() {
   options=("--trace=cuda,nvtx" --sample=none --cpuctxsw=none "--cuda-graph-trace=$graph_trace"
     --capture-range=cudaProfilerApi --capture-range-end=repeat
     --trace-fork-before-exec=true --force-overwrite=true)
-  if [[ -n $dry ]] || "$nsys" profile --help 2>&1 | grep -q -- --discard-environment; then
+  if [[ -n $dry || $("$nsys" profile --help 2>&1) == *--discard-environment* ]]; then
     options+=(--discard-environment=true)
   else
     warn "this nsys writes all environment variables into its report: use \`linktax trace scrub\` before sharing it"

@@ -16,14 +16,14 @@ cd "$here/.."
 carry=$PWD/.carry
 
 pack() {
-  local packages=(libdw1 libelf1 zlib1g libbz2-1.0 liblzma5 libzstd1) target built
+  # libdw1 is what the importer links, the others are what libdw1 links.
+  local packages=(libdw1 libelf1 zlib1g libbz2-1.0 liblzma5 libzstd1) package
+  cargo build --locked --profile dist --package linktax --no-default-features --features bench,gpu,trace
   rm -rf "$carry"
   mkdir "$carry"
   (cd "$carry" && apt-get download "${packages[@]}")
-  target=${CARGO_TARGET_DIR:-$PWD/target}
-  cargo build --locked --profile dist --package linktax --no-default-features --features bench,gpu,trace
-  built=$target/dist/linktax
-  cp "$built" "$carry/linktax"
+  for package in "$carry"/*%*; do mv "$package" "${package//%/_}"; done
+  cp "${CARGO_TARGET_DIR:-target}/dist/linktax" "$carry/linktax"
   du -sh "$carry"
 }
 
@@ -60,31 +60,32 @@ find_nsys() {
 
 # The carried libraries, but only those that this machine lacks: an older copy of one that it has could break others.
 carried_libraries() {
-  local package library
+  local package library known
   mkdir "$work/unpacked" "$work/lib"
   for package in "$carry"/*.deb; do
     [[ ! -e $package ]] || dpkg-deb --extract "$package" "$work/unpacked"
   done
+  known=$(ldconfig -p)
   while read -r library; do
-    ldconfig -p | grep -q "^[[:space:]]*$(basename "$library") " || ln -s "$library" "$work/lib/"
-  done < <(find "$work/unpacked" -name '*.so.*')
+    [[ $known == *[[:space:]]"$(basename "$library") "* ]] || ln -s "$library" "$work/lib/"
+  done < <(find "$work/unpacked" -type l -name '*.so.*')
   echo "carried libraries in use:"; find "$work/lib" -type l -printf '  %f\n'
 }
 
 # What the importer still lacks: the usual reason for a .qdstrm without a report.
 explain_importer() {
   local importer
-  importer=$(find "$(dirname "$nsys")/.." /opt/nvidia -name QdstrmImporter 2>/dev/null | head -n 1)
+  importer=$(find "$(dirname "$nsys")/.." /opt/nvidia -name QdstrmImporter -print -quit 2>/dev/null) || true
   [[ -n $importer ]] || { echo "no QdstrmImporter beside $nsys"; return; }
   echo "importer: $importer; libraries it does not find:"
   { ldd "$importer"; find "$(dirname "$importer")" -maxdepth 1 -name '*.so*' -exec ldd {} +; } 2>/dev/null |
-    grep 'not found' | sort -u
+    { grep 'not found' || true; } | sort -u
 }
 
 # capture MODE: $work/MODE.nsys-rep and $work/MODE.sqlite
 capture() {
   local mode=$1 extra=()
-  ! "$nsys" profile --help 2>&1 | grep -q -- --discard-environment || extra=(--discard-environment=true)
+  [[ $("$nsys" profile --help 2>&1) != *--discard-environment* ]] || extra=(--discard-environment=true)
   # shellcheck disable=SC2086  # LOOP is a list of options
   attempt "capture, $mode" "$nsys" profile --trace=cuda,nvtx --sample=none --cpuctxsw=none \
     "--cuda-graph-trace=$mode" --capture-range=cudaProfilerApi --capture-range-end=stop \
@@ -127,7 +128,7 @@ look_at_node() {
   if attempt "nsys stats" "$nsys" stats --report cuda_gpu_kern_sum --format csv "--output=$work/stats" "$file"; then
     cp "$work/stats_cuda_gpu_kern_sum.csv" "$out/node-kern-sum.csv" || failed "nsys stats wrote nothing"
   fi
-  "$python" scripts/check_gpu_capture.py "$out" || failed "check_gpu_capture.py"
+  "$python" scripts/check_gpu_capture.py "$out" "$work/loop.txt" || failed "check_gpu_capture.py"
   bring_back node
 }
 
@@ -156,7 +157,8 @@ main() {
   export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   facts
   # shellcheck disable=SC2086  # LOOP is a list of options
-  attempt "the loop on its own" "$python" scripts/torch_decode_loop.py ${LOOP:-} || true
+  attempt "the loop on its own" "$python" scripts/torch_decode_loop.py ${LOOP:-} > "$work/loop.txt" || true
+  cat "$work/loop.txt"
   if capture node; then look_at_node; fi
   if capture graph; then look_at_graph; fi
   ls -la "$out"

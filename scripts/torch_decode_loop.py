@@ -227,6 +227,7 @@ def main():
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "layers": args.layers, "batch": args.batch, "context": args.context, "steps": args.steps,
+        "eager_steps": args.eager_steps,
         "parameters": sum(p.numel() for p in decoder.parameters()),
         "median_step_ms_before_capture": round(statistics.median(before), 3),
         "median_step_ms_in_capture": round(statistics.median(inside), 3),
