@@ -149,7 +149,7 @@ impl<'a> ChromeTrace<'a> {
 
     fn lane(&self, pid: usize, excerpt: &Excerpt<'_>, events: &mut Events<'_>) -> io::Result<()> {
         let gpu = excerpt.lane.gpu.name.as_deref();
-        let title = lane_title(excerpt.lane);
+        let title = lane_title(excerpt.at, excerpt.lane);
         let title = gpu.map_or_else(|| title.clone(), |name| format!("{title} {name}"));
         events.metadata("process_name", pid, None, json!({ "name": title }))?;
         events.metadata(

@@ -165,8 +165,8 @@ fn description(panels: &[Panel<'_>]) -> String {
             .map(|line| format!("{} {}", line.word, percent(line.ns, step)))
             .collect();
         text += &format!(
-            " {}: {} ns, of which {}.",
-            lane_title(panel.lane),
+            " GPU {}: {} ns, of which {}.",
+            panel.at,
             thousands(step),
             shares.join(", ")
         );
@@ -214,7 +214,7 @@ fn draw_lane(
     collectives: Option<&Collectives>,
 ) {
     let name = panel.lane.gpu.name.as_deref().unwrap_or_default();
-    let head = format!("{} {name}", lane_title(panel.lane));
+    let head = format!("{} {name}", lane_title(panel.at, panel.lane));
     canvas.move_down(LANE_HEAD - 6.0);
     let space = axis.right() - LEFT;
     canvas.text(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::collectives::Collectives;
 use crate::steps::Step;
-use crate::{Gpu, Lane, Ops};
+use crate::{Lane, Ops};
 
 /// One row: operations of one stream that do not overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +70,9 @@ impl Waits {
     }
 }
 
-/// `GPU 1 (pid 77)`: the machine's index if known, else the process's ordinal.
-pub(crate) fn lane_title(lane: &Lane) -> String {
-    let Gpu { index, .. } = lane.gpu;
-    format!("GPU {} (pid {})", index.unwrap_or(lane.id.device), lane.pid)
+/// `GPU 1 (pid 77, device 0)`. Lanes are numbered by their place, as in tables: a process's own ordinal collides.
+pub(crate) fn lane_title(at: usize, lane: &Lane) -> String {
+    format!("GPU {at} (pid {}, device {})", lane.pid, lane.id.device)
 }
 
 /// `decode, 16 requests, 16 tokens`, as far as known.

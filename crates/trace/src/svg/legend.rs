@@ -1,8 +1,8 @@
 //! The legend: for each colour the time and the share of the step on each GPU.
 
-use super::canvas::{Anchor, Canvas, Face, fit, percent, thousands};
+use super::canvas::{Anchor, Canvas, Face, percent, thousands};
 use super::palette::Fill;
-use super::{Panel, lane_title};
+use super::Panel;
 use crate::classify::Group;
 
 const LEFT: f64 = 16.0;
@@ -68,7 +68,7 @@ fn draw_block(canvas: &mut Canvas, panels: &[Panel<'_>]) {
     let right = |at: usize| LEFT + WORDS + COLUMN * at as f64;
     canvas.move_down(18.0);
     for (at, panel) in panels.iter().enumerate() {
-        let head = fit(&lane_title(panel.lane), COLUMN - 16.0, 12.0);
+        let head = format!("GPU {}", panel.at);
         canvas.text(right(at) + COLUMN - 8.0, &head, Anchor::End, Face::BOLD);
     }
     for (word, fill) in words {

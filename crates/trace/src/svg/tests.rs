@@ -163,7 +163,7 @@ fn it_stands_on_its_own_and_says_what_it_shows() {
         svg.contains("role=\"img\" aria-labelledby=\"linktax-step-12-title linktax-step-12-desc\"")
     );
     assert!(svg.contains("<title id=\"linktax-step-12-title\">Step 12 (decode, 16 requests, 16 tokens) of a&amp;b.sqlite</title>"));
-    assert!(svg.contains("GPU 1 (pid 4000001): 585,000 ns, of which linear 37.7 %, attention 27.4 %, comm service 17.1 %, comm wait 10.3 %, idle 7.6 %."));
+    assert!(svg.contains("GPU 1: 585,000 ns, of which linear 37.7 %, attention 27.4 %, comm service 17.1 %, comm wait 10.3 %, idle 7.6 %."));
     // The short kernel that began early has a row of its own.
     assert!(svg.contains(">stream 7 +1</text>"));
 }

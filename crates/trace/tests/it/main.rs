@@ -14,9 +14,10 @@ mod exports;
 mod ingest;
 mod scrub;
 mod synth;
-mod synth_truth;
-mod synth_verdicts;
 #[cfg(test)]
 mod synth_file;
 #[cfg(test)]
 mod synth_forms;
+mod synth_truth;
+mod synth_verdicts;
+mod views;
