@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{bench, calibrate, export, mock, summarize};
+use crate::{bench, calibrate, export, mock, summarize, trace};
 
 /// Measures what the interconnect costs an LLM server.
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     /// Run the built-in mock server.
     Mock(mock::MockArgs),
+    /// Split the steps of an Nsight Systems export: linear, attention, communication.
+    Trace(Box<trace::TraceArgs>),
 }
 
 /// Parses the arguments and runs the command.
@@ -47,6 +49,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Export(args) => export::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Mock(args) => mock::run(&args),
+        Command::Trace(args) => trace::run(*args),
     }
 }
 
@@ -190,7 +193,11 @@ mod tests {
     #[test]
     fn every_example_of_the_help_parses_and_fits_80_columns() {
         let mut seen = 0;
-        for sub in command().get_subcommands() {
+        let command = command();
+        let nested = command
+            .get_subcommands()
+            .flat_map(|sub| sub.get_subcommands());
+        for sub in command.get_subcommands().chain(nested) {
             let help = sub.get_after_help().unwrap().to_string();
             for command in commands(&help) {
                 parses(&command, sub.get_name());
@@ -199,6 +206,6 @@ mod tests {
             let longest = help.lines().map(|l| l.chars().count()).max();
             assert!(longest <= Some(80), "{}: {longest:?}", sub.get_name());
         }
-        assert!(seen >= 14, "{seen}");
+        assert!(seen >= 15, "{seen}");
     }
 }

@@ -11,6 +11,11 @@ mod number;
 mod output;
 mod summarize;
 mod table;
+#[cfg(feature = "trace")]
+mod trace;
+#[cfg(not(feature = "trace"))]
+#[path = "trace/lean.rs"]
+mod trace;
 
 fn main() -> std::process::ExitCode {
     let result = cli::run();

@@ -1,7 +1,7 @@
 //! The tables of a run: what an engineer pastes into a report.
 
 mod columns;
-mod layout;
+pub(crate) mod layout;
 
 use crate::bench::failure;
 use layout::wrap;

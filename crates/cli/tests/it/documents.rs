@@ -61,10 +61,8 @@ fn the_readme_knows_every_command() {
     let rig = Rig::bare();
     let help = rig.run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    let (readme, commands) = (
-        readme(),
-        ["bench", "summarize", "export", "calibrate", "mock"],
-    );
+    let readme = readme();
+    let commands = ["bench", "summarize", "export", "calibrate", "mock", "trace"];
     let listed = |l: &&str| l.starts_with("  ") && !l.starts_with("   ") && !l.starts_with("  -");
     for line in help.out.lines().filter(listed) {
         let name = line.split_whitespace().next().unwrap();
@@ -78,7 +76,7 @@ fn the_readme_knows_every_command() {
 #[test]
 fn help_goes_to_stdout_and_no_command_is_bad_usage() {
     let rig = Rig::bare();
-    for command in ["bench", "summarize", "export", "calibrate", "mock"] {
+    for command in ["bench", "summarize", "export", "calibrate", "mock", "trace"] {
         let ran = rig.run(&[command, "--help"]);
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{command}");
         assert!(ran.out.contains("Examples:\n  linktax "), "{command}");

@@ -1,0 +1,98 @@
+//! `linktax trace`: what Nsight Systems exports say.
+
+mod args;
+mod chosen;
+mod comm;
+mod doctor;
+mod heading;
+mod kernels;
+mod parts;
+mod progress;
+mod scrub;
+mod session;
+mod split;
+mod stats;
+mod steps;
+mod synth;
+mod totals;
+mod unsplittable;
+mod whatif;
+
+use clap::{Args, Subcommand};
+use linktax_trace::TraceError;
+
+use crate::exit::Exit;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  linktax trace doctor decode.sqlite
+  linktax trace split decode.sqlite --steps decode --steady 2
+  linktax trace whatif rank0.sqlite rank1.sqlite --steps decode";
+
+/// Arguments of `linktax trace`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum TraceCommand {
+    /// What is in an export, what is missing, and the capture command that would fix it.
+    Doctor(doctor::DoctorArgs),
+    /// Where the time of a step goes, a step kind and GPU: linear, attention, communication, idle.
+    Split(split::SplitArgs),
+    /// Every step with its buckets.
+    Steps(steps::StepsArgs),
+    /// Collectives: service and wait, who caused it, sizes and bus bandwidth.
+    Comm(comm::CommArgs),
+    /// What a faster link, equal ranks or faster kernels would change.
+    Whatif(whatif::WhatifArgs),
+    /// Kernels with their classes, or why a name has its class.
+    Kernels(kernels::KernelsArgs),
+    /// An export that may be handed on: no environment, paths, command lines, logs.
+    Scrub(scrub::ScrubArgs),
+    /// A synthetic export with a known truth.
+    Synth(synth::SynthArgs),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: TraceArgs) -> anyhow::Result<Exit> {
+    let result = match args.command {
+        TraceCommand::Doctor(args) => doctor::run(&args),
+        TraceCommand::Split(args) => split::run(&args),
+        TraceCommand::Steps(args) => steps::run(&args),
+        TraceCommand::Comm(args) => comm::run(&args),
+        TraceCommand::Whatif(args) => whatif::run(&args),
+        TraceCommand::Kernels(args) => kernels::run(&args),
+        TraceCommand::Scrub(args) => scrub::run(&args),
+        TraceCommand::Synth(args) => synth::run(&args),
+    };
+    match result {
+        Err(error) if is_answer(&error) => {
+            output::note(&format!("error: {error:#}"));
+            Ok(Exit::NotClean)
+        }
+        other => other,
+    }
+}
+
+/// A sound file that cannot answer the question is a result that is not clean; everything else is unreadable input.
+fn is_answer(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<session::NotClean>()
+            || matches!(
+                cause.downcast_ref(),
+                Some(
+                    TraceError::NoGpuRows { .. }
+                        | TraceError::MissingGpus { .. }
+                        | TraceError::NoSteps { .. }
+                        | TraceError::NotAlignable { .. }
+                        | TraceError::NoReplay { .. }
+                        | TraceError::ReplayMismatch { .. }
+                )
+            )
+    })
+}
