@@ -11,12 +11,14 @@ mod lower_bound;
 mod pair;
 mod sizes;
 
+use std::collections::HashMap;
+
 use linktax_records::Note;
 use serde::Serialize;
 
 use crate::classify::{Class, Classes, CollectiveOp, Group, collective_of};
 use crate::steps::LaneSteps;
-use crate::{NameId, OpKind, Trace, TraceError};
+use crate::{NameId, OpKind, Ops, Trace, TraceError};
 
 pub use clock::ClockOffset;
 pub use sizes::{Sized, StepCounts, counts_by_step, sizes};
@@ -228,13 +230,15 @@ pub(crate) struct Rank<'a> {
     pub(crate) lane: usize,
     pub(crate) file: u32,
     pub(crate) steps: &'a LaneSteps,
-    pub(crate) calls: Vec<Call>,
+    ops: &'a Ops,
+    /// Positions of the collective kernels in the lane.
+    pub(crate) calls: Vec<u32>,
     /// For each step the range of its calls.
     pub(crate) by_step: Vec<std::ops::Range<usize>>,
 }
 
 impl<'a> Rank<'a> {
-    fn of(trace: &Trace, classes: &Classes, steps: &'a LaneSteps) -> Result<Self, TraceError> {
+    fn of(trace: &'a Trace, classes: &Classes, steps: &'a LaneSteps) -> Result<Self, TraceError> {
         let lane = crate::split::lane_of(trace, steps.lane)?;
         let ops = &lane.ops;
         let mut calls = Vec::new();
@@ -247,12 +251,7 @@ impl<'a> Rank<'a> {
                     && ops.start(i) >= step.start
                     && classes.name(ops.name(i)).group() == Group::Comm;
                 if is_call {
-                    calls.push(Call {
-                        op: i as u32,
-                        start: ops.start(i),
-                        dur: ops.dur(i),
-                        name: ops.name(i),
-                    });
+                    calls.push(i as u32);
                 }
                 i += 1;
             }
@@ -262,9 +261,55 @@ impl<'a> Rank<'a> {
             lane: steps.lane,
             file: lane.id.file,
             steps,
+            ops,
             calls,
             by_step,
         })
+    }
+
+    /// The nth collective.
+    pub(crate) fn call(&self, nth: usize) -> Option<Call> {
+        (nth < self.calls.len()).then(|| self.range(&(nth..nth + 1)).next())?
+    }
+
+    /// A range of them.
+    pub(crate) fn range(
+        &self,
+        range: &std::ops::Range<usize>,
+    ) -> impl ExactSizeIterator<Item = Call> + Clone + use<'_> {
+        let ops = self.ops;
+        self.calls[range.clone()].iter().map(move |&op| {
+            let at = op as usize;
+            Call {
+                op,
+                start: ops.start(at),
+                dur: ops.dur(at),
+                name: ops.name(at),
+            }
+        })
+    }
+}
+
+/// What names say, looked up once a name: there are millions of calls and a handful of names.
+pub(crate) struct Named<'a> {
+    trace: &'a Trace,
+    classes: &'a Classes,
+    known: HashMap<NameId, (Class, Option<CollectiveOp>)>,
+}
+
+impl<'a> Named<'a> {
+    pub(crate) fn new(trace: &'a Trace, classes: &'a Classes) -> Self {
+        Named {
+            trace,
+            classes,
+            known: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn of(&mut self, name: NameId) -> (Class, Option<CollectiveOp>) {
+        let (trace, classes) = (self.trace, self.classes);
+        let look = || (classes.name(name), operation(trace, name));
+        *self.known.entry(name).or_insert_with(look)
     }
 }
 

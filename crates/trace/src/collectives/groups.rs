@@ -60,11 +60,11 @@ fn fit(trace: &Trace, reference: &Rank<'_>, rank: &Rank<'_>) -> Option<i64> {
     SHIFTS.into_iter().find(|&shift| {
         let (mut pairs, mut overlapping) = (0usize, 0usize);
         for (a, b) in aligned(reference, rank, shift) {
-            let (a, b) = (&reference.calls[a], &rank.calls[b]);
+            let (a, b) = (reference.range(&a), rank.range(&b));
             if a.len() != b.len() {
                 return false;
             }
-            for (a, b) in a.iter().zip(b) {
+            for (a, b) in a.zip(b) {
                 if !same_name(trace, a.name, b.name) {
                     return false;
                 }
@@ -116,10 +116,7 @@ fn difference(trace: &Trace, reference: &Rank<'_>, rank: &Rank<'_>) -> TraceErro
     let each = steps.0.iter().zip(&reference.by_step);
     for ((a, a_calls), (b, b_calls)) in each.zip(steps.1.iter().zip(&rank.by_step)) {
         step = a.index;
-        let (calls, others) = (
-            &reference.calls[a_calls.clone()],
-            &rank.calls[b_calls.clone()],
-        );
+        let (calls, others) = (reference.range(a_calls), rank.range(b_calls));
         if calls.len() != others.len() {
             why = format!(
                 "{} collectives there, {} here ({} step against {})",
@@ -130,7 +127,7 @@ fn difference(trace: &Trace, reference: &Rank<'_>, rank: &Rank<'_>) -> TraceErro
             );
             break;
         }
-        let named = calls.iter().zip(others).enumerate();
+        let named = calls.zip(others).enumerate();
         let odd = named
             .clone()
             .find(|(_, (a, b))| !same_name(trace, a.name, b.name));

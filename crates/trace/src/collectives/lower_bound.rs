@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::groups::Members;
-use super::{CommGroup, PairedCollective, RankPart, WaitMethod, operation};
+use super::{CommGroup, Named, PairedCollective, RankPart, WaitMethod};
 use crate::classify::Classes;
 use crate::{NameId, Trace};
 
@@ -21,7 +21,7 @@ pub(crate) fn group(trace: &Trace, classes: &Classes, members: &Members<'_, '_>)
     };
     group.lanes.push(rank.lane);
     let mut durations: HashMap<NameId, Vec<u64>> = HashMap::new();
-    for call in &rank.calls {
+    for call in rank.range(&(0..rank.calls.len())) {
         durations.entry(call.name).or_default().push(call.dur);
     }
     let tenth: HashMap<NameId, u64> = durations
@@ -31,8 +31,9 @@ pub(crate) fn group(trace: &Trace, classes: &Classes, members: &Members<'_, '_>)
             (name, all[(all.len() - 1) / 10])
         })
         .collect();
+    let mut named = Named::new(trace, classes);
     for (step, range) in rank.steps.steps.iter().zip(&rank.by_step) {
-        for (ordinal, call) in (0..).zip(&rank.calls[range.clone()]) {
+        for (ordinal, call) in (0..).zip(rank.range(range)) {
             let service = call
                 .dur
                 .min(tenth.get(&call.name).copied().unwrap_or(call.dur));
@@ -42,12 +43,13 @@ pub(crate) fn group(trace: &Trace, classes: &Classes, members: &Members<'_, '_>)
                 dur: call.dur,
                 wait: call.dur - service,
             });
+            let (class, operation) = named.of(call.name);
             group.collectives.push(PairedCollective {
                 step: step.index,
                 ordinal,
                 name: call.name,
-                class: classes.name(call.name),
-                operation: operation(trace, call.name),
+                class,
+                operation,
                 service,
                 common: None,
                 last: 0,

@@ -1,94 +1,114 @@
 //! Wait and service of a group of ranks.
 
-use super::clock;
 use super::groups::{Members, aligned};
-use super::{Call, CommGroup, PairedCollective, RankPart, WaitMethod, operation};
+use super::{
+    Call, ClockOffset, CommGroup, Named, PairedCollective, Rank, RankPart, WaitMethod, clock,
+};
 use crate::Trace;
 use crate::classify::Classes;
 
 pub(crate) fn group(trace: &Trace, classes: &Classes, members: &Members<'_, '_>) -> CommGroup {
-    let rows = rows(members);
     let n = members.len();
     let mut group = CommGroup {
         lanes: members.ranks.iter().map(|(r, _)| r.lane).collect(),
         method: WaitMethod::Paired,
-        collectives: Vec::with_capacity(rows.len()),
+        collectives: Vec::new(),
         clock: Vec::new(),
         caused_ns: vec![0; n],
-        parts: Vec::with_capacity(rows.len() * n),
+        parts: Vec::new(),
     };
-    let mut ordinal = (u32::MAX, 0);
-    for (step, calls) in &rows {
-        ordinal = if ordinal.0 == *step {
-            (*step, ordinal.1 + 1)
-        } else {
-            (*step, 0)
-        };
-        let service = calls.iter().map(|c| c.dur).min().unwrap_or(0);
-        let last = calls.iter().position(|c| c.dur == service).unwrap_or(0);
-        let parts = calls.iter().map(|call| RankPart {
-            op: call.op,
-            start: call.start,
-            dur: call.dur,
-            wait: call.dur - service,
-        });
-        group.parts.extend(parts);
-        let waited: u64 = calls.iter().map(|c| c.dur - service).sum();
-        group.caused_ns[last] += waited;
-        let name = calls.first().map_or(crate::NameId(u32::MAX), |c| c.name);
-        group.collectives.push(PairedCollective {
-            step: *step,
-            ordinal: ordinal.1,
-            name,
-            class: classes.name(name),
-            operation: operation(trace, name),
-            service,
-            common: members.one_clock.then(|| common(calls)),
-            last: last as u32,
-        });
+    let Some(&(reference, _)) = members.ranks.first() else {
+        return group;
+    };
+    let partners = partners(members);
+    let paired = |at: usize| {
+        members.ranks[1..]
+            .iter()
+            .zip(&partners)
+            .all(|(_, p)| p[at] != ALONE)
+    };
+    let count = (0..reference.calls.len()).filter(|&at| paired(at)).count();
+    group.collectives.reserve_exact(count);
+    group.parts.reserve_exact(count * n);
+    let mut named = Named::new(trace, classes);
+    let mut calls = Vec::with_capacity(n);
+    for (step, range) in reference.steps.steps.iter().zip(&reference.by_step) {
+        for (ordinal, at) in (0..).zip(range.clone().filter(|&at| paired(at))) {
+            calls.clear();
+            calls.extend(reference.call(at));
+            let others = members.ranks[1..].iter().zip(&partners);
+            calls.extend(others.filter_map(|((rank, _), p)| rank.call(p[at] as usize)));
+            let Some(name) = calls.first().map(|c| c.name) else {
+                continue;
+            };
+            let (service, last) = share(&mut group, &calls);
+            let (class, operation) = named.of(name);
+            group.collectives.push(PairedCollective {
+                step: step.index,
+                ordinal,
+                name,
+                class,
+                operation,
+                service,
+                common: members.one_clock.then(|| common(&calls)),
+                last: last as u32,
+            });
+        }
     }
-    let first = |row: &(u32, Vec<Call>)| row.1.first().copied();
-    group.clock = (0..n)
-        .map(|rank| {
-            let pairs = rows
-                .iter()
-                .filter_map(|row| Some((first(row)?, *row.1.get(rank)?)));
-            (rank > 0 && members.one_clock)
-                .then(|| clock::offset(pairs))
-                .flatten()
-        })
-        .collect();
+    group.clock = clocks(members, reference, &partners);
     group
 }
 
-/// For each collective the step (of the first rank) and the calls of all ranks.
-fn rows(members: &Members<'_, '_>) -> Vec<(u32, Vec<Call>)> {
-    let Some(&(reference, _)) = members.ranks.first() else {
+/// Splits the calls of one collective into wait and service; returns the service and who was last.
+fn share(group: &mut CommGroup, calls: &[Call]) -> (u64, usize) {
+    let service = calls.iter().map(|c| c.dur).min().unwrap_or(0);
+    let last = calls.iter().position(|c| c.dur == service).unwrap_or(0);
+    for call in calls {
+        let wait = call.dur - service;
+        group.caused_ns[last] += wait;
+        group.parts.push(RankPart {
+            op: call.op,
+            start: call.start,
+            dur: call.dur,
+            wait,
+        });
+    }
+    (service, last)
+}
+
+/// A call in a step that the other rank lacks.
+const ALONE: u32 = u32::MAX;
+
+/// For each rank but the first the position of its partner of each of the first rank's calls.
+fn partners(members: &Members<'_, '_>) -> Vec<Vec<u32>> {
+    let Some((&(reference, _), others)) = members.ranks.split_first() else {
         return Vec::new();
     };
-    let mut rows: Vec<(u32, Vec<Call>)> = reference
-        .steps
-        .steps
-        .iter()
-        .zip(&reference.by_step)
-        .flat_map(|(step, range)| {
-            let calls = &reference.calls[range.clone()];
-            calls.iter().map(|call| (step.index, vec![*call]))
-        })
-        .collect();
-    for (nth, &(rank, shift)) in members.ranks.iter().enumerate().skip(1) {
+    let each = others.iter().map(|&(rank, shift)| {
+        let mut partners = vec![ALONE; reference.calls.len()];
         for (mine, theirs) in aligned(reference, rank, shift) {
-            for (row, call) in rows[mine].iter_mut().zip(&rank.calls[theirs]) {
-                row.1.push(*call);
+            for (partner, at) in partners[mine].iter_mut().zip(theirs) {
+                *partner = at as u32;
             }
         }
-        // Steps that this rank lacks take no part.
-        rows.iter_mut()
-            .filter(|row| row.1.len() <= nth)
-            .for_each(|row| row.1.clear());
-    }
-    rows.retain(|row| row.1.len() == members.len());
-    rows
+        partners
+    });
+    each.collect()
+}
+
+fn clocks(
+    members: &Members<'_, '_>,
+    reference: &Rank<'_>,
+    partners: &[Vec<u32>],
+) -> Vec<Option<ClockOffset>> {
+    let others = members.ranks[1..].iter().zip(partners);
+    let offset = |((rank, _), partners): (&(&Rank<'_>, i64), &Vec<u32>)| {
+        let pairs = partners.iter().enumerate();
+        let pairs =
+            pairs.filter_map(|(mine, &at)| Some((reference.call(mine)?, rank.call(at as usize)?)));
+        members.one_clock.then(|| clock::offset(pairs)).flatten()
+    };
+    [None].into_iter().chain(others.map(offset)).collect()
 }
 
 /// Time in which every rank was in the collective.
