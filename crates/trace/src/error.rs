@@ -192,6 +192,12 @@ pub enum TraceError {
         /// What differs.
         why: String,
     },
+    /// The capture to take shares from shows no graph node by node.
+    #[error("lane {lane}: no graph nodes to take shares from; record that capture with --cuda-graph-trace=node")]
+    NoGraphNodes {
+        /// Position of the lane.
+        lane: usize,
+    },
     /// There is nothing to replay.
     #[error("no replay: {why}")]
     NoReplay {

@@ -33,7 +33,7 @@ pub const REPLAY_TOLERANCE: f64 = 0.02;
 pub struct ReplayOptions<'a> {
     /// Only steps of these kinds; all if empty.
     pub kinds: Vec<StepKind>,
-    /// What to project; [`Scenario::standard`] if empty.
+    /// What to project; if empty communication and bandwidth 2x, 4x and infinite, no straggler, and each compute group 2x.
     pub scenarios: Vec<Scenario>,
     /// Message sizes (see [`sizes`](crate::sizes)), from which the fixed cost of a message is fitted.
     pub sizes: &'a [Sized],

@@ -77,9 +77,7 @@ impl GraphProfile {
         let launched = graph_launches(lane);
         let target = Target::of(&launched).filter(Target::has_nodes);
         let Some(target) = target else {
-            return Err(TraceError::NoReplay {
-                why: "the capture to take shares from has no graph nodes; record it with --cuda-graph-trace=node".to_owned(),
-            });
+            return Err(TraceError::NoGraphNodes { lane: steps.lane });
         };
         let mut windows: Vec<(i64, i64)> = Vec::new();
         for launch in launched.iter().filter(|l| target.matches(l)) {

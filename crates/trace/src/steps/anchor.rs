@@ -103,17 +103,10 @@ fn name_decode_steps(view: &View<'_>, starts: &mut [Start]) {
         return;
     };
     let mut passes = vec![0u32; starts.len()];
-    let mut others = vec![0u32; starts.len()];
-    for l in &launched {
-        let Some(k) = starts.partition_point(|s| s.at <= l.start).checked_sub(1) else {
-            continue;
-        };
-        let counts = if target.matches(l) {
-            &mut passes
-        } else {
-            &mut others
-        };
-        counts[k] += 1;
+    for l in launched.iter().filter(|l| target.matches(l)) {
+        if let Some(k) = starts.partition_point(|s| s.at <= l.start).checked_sub(1) {
+            passes[k] += 1;
+        }
     }
     // Pieces of a graph around eager attention repeat within a step.
     let pieces = passes.iter().filter(|&&n| n > 1).count() * 2 > passes.len();

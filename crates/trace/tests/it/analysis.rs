@@ -547,7 +547,8 @@ fn graph_level_captures_are_refused_and_estimated_from_a_node_capture() {
     }
     near(estimate.probe_effect.unwrap(), 1.0, 0.02);
     // The other way round there are no shares to take.
-    assert!(GraphProfile::of(&graph.trace, &graph.classes, &graph.steps[0]).is_err());
+    let none = GraphProfile::of(&graph.trace, &graph.classes, &graph.steps[0]);
+    assert!(matches!(none, Err(TraceError::NoGraphNodes { lane: 0 })));
 }
 
 #[test]
