@@ -3,9 +3,13 @@
 mod args;
 mod chosen;
 mod comm;
+mod diff;
 mod doctor;
+mod export;
 mod heading;
 mod kernels;
+mod outfile;
+mod parquet;
 mod parts;
 mod progress;
 mod scrub;
@@ -14,6 +18,7 @@ mod split;
 mod stats;
 mod steps;
 mod synth;
+mod timeline;
 mod totals;
 mod unsplittable;
 mod whatif;
@@ -50,8 +55,14 @@ enum TraceCommand {
     Comm(comm::CommArgs),
     /// What a faster link, equal ranks or faster kernels would change.
     Whatif(whatif::WhatifArgs),
+    /// Two captures, step kind by step kind: what each group costs in both.
+    Diff(diff::DiffArgs),
     /// Kernels with their classes, or why a name has its class.
     Kernels(kernels::KernelsArgs),
+    /// A range of steps for Perfetto and chrome://tracing.
+    Export(export::ExportArgs),
+    /// One step as a picture (SVG).
+    Timeline(timeline::TimelineArgs),
     /// An export that may be handed on: no environment, paths, command lines, logs.
     Scrub(scrub::ScrubArgs),
     /// A synthetic export with a known truth.
@@ -66,7 +77,10 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<Exit> {
         TraceCommand::Steps(args) => steps::run(&args),
         TraceCommand::Comm(args) => comm::run(&args),
         TraceCommand::Whatif(args) => whatif::run(&args),
+        TraceCommand::Diff(args) => diff::run(&args),
         TraceCommand::Kernels(args) => kernels::run(&args),
+        TraceCommand::Export(args) => export::run(&args),
+        TraceCommand::Timeline(args) => timeline::run(&args),
         TraceCommand::Scrub(args) => scrub::run(&args),
         TraceCommand::Synth(args) => synth::run(&args),
     };
@@ -92,6 +106,7 @@ fn is_answer(error: &anyhow::Error) -> bool {
                         | TraceError::NotAlignable { .. }
                         | TraceError::NoReplay { .. }
                         | TraceError::ReplayMismatch { .. }
+                        | TraceError::TooManyOps { .. }
                 )
             )
     })

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use polars::error::{PolarsError, PolarsResult};
 use polars::frame::DataFrame;
-use polars::prelude::{Column, NamedFrom, Series};
+use polars::prelude::{Column, IdxCa, NamedFrom, Series};
 use polars_io::parquet::write::ParquetWriter;
 
 use crate::StoreError;
@@ -43,6 +43,8 @@ pub enum Values {
     Bool(Vec<Option<bool>>),
     /// Text.
     Text(Vec<Option<String>>),
+    /// Text of which there are few different ones in many rows: the words, and for each row its place among them.
+    Words(Vec<String>, Vec<Option<u32>>),
 }
 
 macro_rules! from_vectors {
@@ -102,7 +104,7 @@ impl TypedTable {
     ///
     /// # Errors
     ///
-    /// Columns of different lengths or of one name, and a file that cannot be written.
+    /// Columns of different lengths or of one name, a place beyond the words, and a file that cannot be written.
     pub fn write_parquet(self, path: &Path) -> Result<(), StoreError> {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".tmp");
@@ -128,11 +130,13 @@ impl TypedTable {
 
     fn into_frame(self) -> PolarsResult<DataFrame> {
         let columns = self.columns.into_iter();
-        DataFrame::new_infer_height(columns.map(|(name, values)| column(name, values)).collect())
+        let made: PolarsResult<Vec<Column>> =
+            columns.map(|(name, values)| column(name, values)).collect();
+        DataFrame::new_infer_height(made?)
     }
 }
 
-fn column(name: String, values: Values) -> Column {
+fn column(name: String, values: Values) -> PolarsResult<Column> {
     let name = name.into();
     let series = match values {
         Values::U32(values) => Series::new(name, values),
@@ -141,6 +145,11 @@ fn column(name: String, values: Values) -> Column {
         Values::F64(values) => Series::new(name, values),
         Values::Bool(values) => Series::new(name, values),
         Values::Text(values) => Series::new(name, values),
+        Values::Words(words, places) => {
+            // The rows share the words: a million long names cost a million references.
+            let places: IdxCa = places.into_iter().collect();
+            Series::new(name, words).take(&places)?
+        }
     };
-    series.into()
+    Ok(series.into())
 }

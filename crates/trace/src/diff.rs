@@ -16,6 +16,7 @@ use crate::classify::{Classes, Group};
 use crate::collectives::Collectives;
 use crate::split::{LaneSplit, StepSplit};
 use crate::steps::{Batch, LaneSteps, Step, StepKind};
+use crate::tracks::step_words;
 use crate::{Trace, TraceError};
 
 pub use facts::{Difference, SideFacts};
@@ -145,7 +146,7 @@ pub struct Count {
 pub struct KindDiff {
     /// The kind.
     pub kind: StepKind,
-    /// The batch they share; `None` where they were matched by kind alone.
+    /// The batch they share; `None` where they were matched by kind alone, or where no step of either side has one.
     pub batch: Option<Batch>,
     /// How they were matched.
     pub matched_by: MatchBy,
@@ -158,6 +159,11 @@ pub struct KindDiff {
 }
 
 impl KindDiff {
+    /// `decode, 16 requests, 16 tokens`.
+    pub fn words(&self) -> String {
+        step_words(self.kind, self.batch)
+    }
+
     /// The row of a part.
     pub fn row(&self, part: Part) -> Option<&DiffRow> {
         self.rows.iter().find(|row| row.part == part)
@@ -175,6 +181,13 @@ pub struct Unmatched {
     pub batch: Option<Batch>,
     /// How many.
     pub count: Count,
+}
+
+impl Unmatched {
+    /// `decode, 16 requests, 16 tokens`.
+    pub fn words(&self) -> String {
+        step_words(self.kind, self.batch)
+    }
 }
 
 /// Two captures compared.

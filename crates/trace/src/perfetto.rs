@@ -204,7 +204,7 @@ impl<'a> ChromeTrace<'a> {
             "start_ns": step.start,
         });
         Event {
-            name: format!("step {}: {}", step.index, step_words(step)).into(),
+            name: format!("step {}: {}", step.index, step_words(step.kind, step.batch)).into(),
             cat: "step",
             ph: "X",
             ts: self.micros(step.start),

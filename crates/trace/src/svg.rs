@@ -48,7 +48,7 @@ impl SvgOptions {
 /// More operations than this are no step, and no picture either.
 const MAX_OPS: u64 = 100_000;
 /// Left of the rows: names of streams.
-const LEFT: f64 = 96.0;
+const LEFT: f64 = 112.0;
 /// Right of the rows: half a tick label.
 const RIGHT: f64 = 40.0;
 const LANE_HEAD: f64 = 22.0;
@@ -147,7 +147,9 @@ fn height_of(panels: &[Panel<'_>]) -> f64 {
 
 fn title(panels: &[Panel<'_>], options: &SvgOptions) -> String {
     let first = panels.first().map(|p| &p.split.step);
-    let words = first.map(step_words).unwrap_or_default();
+    let words = first
+        .map(|s| step_words(s.kind, s.batch))
+        .unwrap_or_default();
     format!("Step {} ({words}) of {}", options.step, options.label)
 }
 
@@ -161,8 +163,8 @@ fn description(panels: &[Panel<'_>]) -> String {
         let step = panel.split.step.dur();
         let shares: Vec<String> = legend::lines(panel)
             .into_iter()
-            .filter(|line| line.ns > 0)
-            .map(|line| format!("{} {}", line.word, percent(line.ns, step)))
+            .filter_map(|line| Some((line.word, line.ns.filter(|&ns| ns > 0)?)))
+            .map(|(word, ns)| format!("{word} {}", percent(ns, step)))
             .collect();
         text += &format!(
             " GPU {}: {} ns, of which {}.",

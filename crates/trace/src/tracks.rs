@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::collectives::Collectives;
-use crate::steps::Step;
+use crate::steps::{Batch, Step, StepKind};
 use crate::{Lane, Ops};
 
 /// One row: operations of one stream that do not overlap.
@@ -76,17 +76,15 @@ pub(crate) fn lane_title(at: usize, lane: &Lane) -> String {
 }
 
 /// `decode, 16 requests, 16 tokens`, as far as known.
-pub(crate) fn step_words(step: &Step) -> String {
-    let mut words = step.kind.as_str().to_owned();
-    if let Some(batch) = step.batch {
+pub(crate) fn step_words(kind: StepKind, batch: Option<Batch>) -> String {
+    let mut words = kind.as_str().to_owned();
+    if let Some(batch) = batch {
         let plural = |n: u64, what: &str| match n {
             1 => format!(", 1 {what}"),
             n => format!(", {n} {what}s"),
         };
-        let requests = batch
-            .context_requests
-            .saturating_add(batch.generation_requests);
-        words += &plural(u64::from(requests), "request");
+        let requests = u64::from(batch.context_requests) + u64::from(batch.generation_requests);
+        words += &plural(requests, "request");
         if let Some(tokens) = batch.tokens() {
             words += &plural(tokens, "token");
         }

@@ -147,7 +147,10 @@ impl Chosen {
 }
 
 /// Ranks that cannot be paired leave wait and service unknown; the rest of a split stands.
-fn paired(session: &Session, notes: &mut Vec<Note>) -> anyhow::Result<Option<Collectives>> {
+pub(crate) fn paired(
+    session: &Session,
+    notes: &mut Vec<Note>,
+) -> anyhow::Result<Option<Collectives>> {
     let capture = &session.capture;
     match pair_collectives(&capture.trace, &capture.classes, &session.steps) {
         Ok(collectives) => {

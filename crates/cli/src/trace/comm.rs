@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::args::{InputArgs, ModelArgs, StepArgs};
 use super::chosen::Chosen;
 use super::heading;
+use super::parquet::ParquetArgs;
 use super::progress::Working;
 use super::session::{NotClean, Session};
 use super::split::told;
@@ -38,6 +39,8 @@ pub(crate) struct CommArgs {
     steps: StepArgs,
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    parquet: ParquetArgs,
     /// Print one object a group of ranks instead of tables.
     #[arg(long)]
     json: bool,
@@ -45,6 +48,7 @@ pub(crate) struct CommArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &CommArgs) -> anyhow::Result<Exit> {
+    args.parquet.prepare()?;
     let working = Working::on("reading");
     let model = args.model.read()?;
     let session = Session::open(&args.input, &args.steps, &working)?;
@@ -74,6 +78,7 @@ pub(crate) fn run(args: &CommArgs) -> anyhow::Result<Exit> {
             "no communication kernel in this capture",
         ));
     }
+    args.parquet.write(&session, &chosen)?;
     drop(working);
     if args.json {
         let warnings = heading::warnings(&notes);
@@ -271,7 +276,7 @@ fn json_of(group: &Figures<'_>, model: Option<&Model>) -> Value {
 }
 
 /// Indices of the chosen steps of the group's first lane, by which its collectives are numbered.
-fn chosen_steps(session: &Session, group: &CommGroup) -> BTreeSet<u32> {
+pub(crate) fn chosen_steps(session: &Session, group: &CommGroup) -> BTreeSet<u32> {
     let first = group.lanes.first();
     let lanes = session.steps.iter().filter(|s| Some(&s.lane) == first);
     lanes

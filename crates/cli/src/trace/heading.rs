@@ -7,6 +7,7 @@ use linktax_trace::{
 
 use super::session::{Capture, Session, physical};
 use super::totals::Totals;
+use crate::output;
 use crate::table::layout::wrap;
 
 /// How many GPUs and processes the figures come from.
@@ -208,6 +209,14 @@ pub(crate) fn warnings<'a>(notes: impl IntoIterator<Item = &'a Note>) -> String 
         }
     }
     lines.concat()
+}
+
+/// Warnings on stderr, where the result itself is a file or for a machine.
+pub(crate) fn tell<'a>(notes: impl IntoIterator<Item = &'a Note>) {
+    let warnings = warnings(notes);
+    if !warnings.is_empty() {
+        output::note(warnings.trim_end());
+    }
 }
 
 /// Breaks lines for the width there is.

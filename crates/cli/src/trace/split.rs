@@ -12,6 +12,7 @@ use linktax_trace::{StepKind, UnknownReport};
 use super::args::{InputArgs, StepArgs};
 use super::chosen::{Chosen, LaneRows, Row};
 use super::heading;
+use super::parquet::ParquetArgs;
 use super::progress::Working;
 use super::session::{NotClean, Session};
 use super::totals::Totals;
@@ -39,6 +40,8 @@ pub(crate) struct SplitArgs {
     /// Kernels in the table of those with most time.
     #[arg(long, value_name = "N", default_value_t = 12)]
     top: usize,
+    #[command(flatten)]
+    parquet: ParquetArgs,
     /// Print one object a step kind and GPU instead of tables.
     #[arg(long)]
     json: bool,
@@ -56,8 +59,10 @@ struct Report {
 
 /// Runs the command.
 pub(crate) fn run(args: &SplitArgs) -> anyhow::Result<Exit> {
+    args.parquet.prepare()?;
     let working = Working::on("reading");
     let report = Report::of(args, &working)?;
+    args.parquet.write(&report.session, &report.chosen)?;
     drop(working);
     if args.json {
         output::print(&serde_json::to_string_pretty(&json::of(&report, args.top))?)?;

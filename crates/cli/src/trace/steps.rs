@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::args::{InputArgs, StepArgs};
 use super::chosen::{Chosen, LaneRows, Origin, Row};
 use super::heading;
+use super::parquet::ParquetArgs;
 use super::parts::{PARTS, shown};
 use super::progress::Working;
 use super::session::Session;
@@ -36,6 +37,8 @@ pub(crate) struct StepsArgs {
     /// Estimate what is inside opaque graphs by the shares of this node-level capture.
     #[arg(long, value_name = "NODE.sqlite")]
     profile_from: Option<PathBuf>,
+    #[command(flatten)]
+    parquet: ParquetArgs,
     /// Print one object a step instead of a table.
     #[arg(long)]
     json: bool,
@@ -43,6 +46,7 @@ pub(crate) struct StepsArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &StepsArgs) -> anyhow::Result<Exit> {
+    args.parquet.prepare()?;
     let working = Working::on("reading");
     let session = Session::open(&args.input, &args.steps, &working)?;
     working.now("splitting");
@@ -58,6 +62,7 @@ pub(crate) fn run(args: &StepsArgs) -> anyhow::Result<Exit> {
     let mut notes = told(&session.capture.notes, &chosen);
     notes.extend(heading::unknown_note(&unknown));
     let warnings = heading::warnings(&notes);
+    args.parquet.write(&session, &chosen)?;
     drop(working);
     if args.json {
         // A script reads the steps; what is odd about them goes to people.
@@ -127,14 +132,14 @@ fn table(chosen: &Chosen) -> Grid {
 }
 
 /// No requests have no tokens, whatever the mark leaves out.
-fn tokens(requests: u32, tokens: Option<u64>) -> Option<u64> {
+pub(crate) fn tokens(requests: u32, tokens: Option<u64>) -> Option<u64> {
     match requests {
         0 => Some(0),
         _ => tokens,
     }
 }
 
-fn hidden(row: &Row, named: bool) -> bool {
+pub(crate) fn hidden(row: &Row, named: bool) -> bool {
     match row.origin {
         Origin::Invisible => true,
         Origin::Opaque => named,

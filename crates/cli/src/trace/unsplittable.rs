@@ -1,8 +1,10 @@
 //! What can be told of steps inside opaque graphs: their length, busy and idle, nothing of the kinds of kernels.
 
+use linktax_trace::GraphLevel;
 use serde_json::{Map, Value, json};
 
 use super::chosen::{LaneRows, Origin, Row};
+use super::session::{NotClean, Session};
 use super::stats::{Stats, ms};
 use crate::table::layout::Grid;
 
@@ -42,6 +44,20 @@ pub(crate) fn table(lanes: &[LaneRows]) -> Option<Grid> {
         }
     }
     (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// A picture of graphs that left no rows would show idle time where there was work.
+pub(crate) fn refuse_invisible(session: &Session) -> anyhow::Result<()> {
+    let hidden = |level: &&GraphLevel| level.is_unsplittable() && level.opaque_ns == 0;
+    match session
+        .levels
+        .iter()
+        .find(hidden)
+        .and_then(GraphLevel::refusal)
+    {
+        Some(why) => Err(NotClean(why).into()),
+        None => Ok(()),
+    }
 }
 
 /// What stands for the parts of a step that cannot be told.

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::path::Path;
 
 use linktax_store::StoreError;
-use linktax_store::tables::TypedTable;
+use linktax_store::tables::{TypedTable, Values};
 use polars::frame::DataFrame;
 use polars::prelude::DataType;
 use polars_io::SerReader;
@@ -24,6 +24,12 @@ fn all_kinds() -> TypedTable {
         .with("graphs", vec![true, false])
         .with("kind", vec!["decode", "mixed"])
         .with("mark", vec![None, Some("a\u{4f60}".to_owned())])
+        .with("kernel", words(&[Some(1), None]))
+}
+
+fn words(places: &[Option<u32>]) -> Values {
+    let long = ["x".repeat(300), "y".repeat(300)];
+    Values::Words(long.to_vec(), places.to_vec())
 }
 
 #[test]
@@ -47,6 +53,7 @@ fn every_kind_of_column_comes_back() {
             ("graphs", DataType::Boolean),
             ("kind", DataType::String),
             ("mark", DataType::String),
+            ("kernel", DataType::String),
         ]
     );
     let column = |name| frame.column(name).unwrap();
@@ -60,6 +67,8 @@ fn every_kind_of_column_comes_back() {
     assert_eq!(flags, [Some(true), Some(false)]);
     let marks: Vec<_> = column("mark").str().unwrap().iter().collect();
     assert_eq!(marks, [None, Some("a\u{4f60}")]);
+    let kernels: Vec<_> = column("kernel").str().unwrap().iter().collect();
+    assert_eq!(kernels, [Some("y".repeat(300).as_str()), None]);
 }
 
 #[test]
@@ -90,7 +99,8 @@ fn columns_that_do_not_fit_are_an_error_and_leave_nothing() {
     let twice = TypedTable::default()
         .with("a", vec![1u32])
         .with("a", vec![1u32]);
-    for wrong in [uneven, twice] {
+    let beyond = TypedTable::default().with("a", words(&[Some(2)]));
+    for wrong in [uneven, twice, beyond] {
         let error = wrong.write_parquet(&path).unwrap_err();
         assert!(matches!(error, StoreError::Table { .. }), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -205,11 +205,6 @@ pub(super) fn notes(diff: &mut Diff, by: MatchBy, by_kind: &[StepKind]) {
                 MatchBy::Kind => "no kind of step is in both captures: nothing is compared",
             },
         ));
-    } else {
-        notes.push(Note::new(
-            "one_capture_each",
-            "intervals cover the variation from step to step inside these two captures; from run to run it may be larger",
-        ));
     }
     diff.notes.extend(notes);
 }

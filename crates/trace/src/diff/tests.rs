@@ -189,10 +189,7 @@ fn a_slower_link_shows_in_service_and_not_in_wait() {
     );
     // What neither has is not listed, and nothing else differs.
     assert_eq!(kind.row(Part::Group(Group::Attention)), None);
-    assert_eq!(
-        (found.differences.len(), codes(&found)),
-        (0, vec!["one_capture_each"])
-    );
+    assert_eq!((found.differences.len(), codes(&found)), (0, vec![]));
 }
 
 #[test]
@@ -278,7 +275,7 @@ fn a_side_without_batches_is_matched_by_kind_and_says_so() {
     let b = made(&[blind; 3], 2);
     let found = a.against(&b, MatchBy::Batch);
     assert_eq!(found.compared[0].matched_by, MatchBy::Kind);
-    assert_eq!(codes(&found), ["batch_unknown", "one_capture_each"]);
+    assert_eq!(codes(&found), ["batch_unknown"]);
 }
 
 #[test]
@@ -299,14 +296,7 @@ fn fr_20_fewer_ranks_are_a_difference_and_a_lower_bound() {
             ("ranks that communicate", "2", "1")
         ]
     );
-    assert_eq!(
-        codes(&found),
-        [
-            "several_differences",
-            "wait_lower_bound",
-            "one_capture_each"
-        ]
-    );
+    assert_eq!(codes(&found), ["several_differences", "wait_lower_bound"]);
 }
 
 #[test]

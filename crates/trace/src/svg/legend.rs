@@ -1,8 +1,8 @@
 //! The legend: for each colour the time and the share of the step on each GPU.
 
+use super::Panel;
 use super::canvas::{Anchor, Canvas, Face, percent, thousands};
 use super::palette::Fill;
-use super::Panel;
 use crate::classify::Group;
 
 const LEFT: f64 = 16.0;
@@ -16,29 +16,51 @@ const LINE: f64 = 19.0;
 pub(super) struct Line {
     pub(super) word: &'static str,
     pub(super) fill: Option<Fill>,
-    pub(super) ns: u64,
+    /// `None` where the colour is there and its time would be a wrong answer.
+    pub(super) ns: Option<u64>,
 }
 
 /// The disjoint parts of a lane's step; they sum to it.
+///
+/// Beside opaque graphs the groups of the few eager kernels are no split of the step: they have one figure together.
 pub(super) fn lines(panel: &Panel<'_>) -> Vec<Line> {
     let buckets = &panel.split.buckets;
+    let opaque = buckets.graph_ns > 0;
     let mut lines = Vec::new();
+    let mut eager = 0;
     for group in Group::ALL {
-        let fill = Some(Fill::Group(group));
-        let line = |word, fill, ns| Line { word, fill, ns };
+        let mut add = |word, fill, ns: u64| {
+            let hidden = opaque && !matches!(group, Group::Copy | Group::Graph);
+            if hidden {
+                eager += ns;
+            }
+            if ns > 0 {
+                let ns = (!hidden).then_some(ns);
+                lines.push(Line {
+                    word,
+                    fill: Some(fill),
+                    ns,
+                });
+            }
+        };
         match (group, buckets.comm_service_ns, buckets.comm_wait_ns) {
             (Group::Comm, Some(service), Some(wait)) => {
-                lines.push(line("comm service", fill, service));
-                lines.push(line("comm wait", Some(Fill::Wait), wait));
+                add("comm service", Fill::Group(group), service);
+                add("comm wait", Fill::Wait, wait);
             }
-            _ => lines.push(line(group.as_str(), fill, buckets.get(group))),
+            (Group::Graph, ..) => add("opaque graph", Fill::Group(group), buckets.graph_ns),
+            _ => add(group.as_str(), Fill::Group(group), buckets.get(group)),
         }
     }
-    lines.push(Line {
-        word: "idle",
+    let plain = |word, ns| Line {
+        word,
         fill: None,
-        ns: buckets.idle_ns,
-    });
+        ns: Some(ns),
+    };
+    if opaque {
+        lines.push(plain("eager kernels", eager));
+    }
+    lines.push(plain("idle", buckets.idle_ns));
     lines
 }
 
@@ -54,7 +76,7 @@ pub(super) fn draw(canvas: &mut Canvas, panels: &[Panel<'_>]) {
 fn draw_block(canvas: &mut Canvas, panels: &[Panel<'_>]) {
     let columns: Vec<Vec<Line>> = panels.iter().map(lines).collect();
     let mut words: Vec<(&'static str, Option<Fill>)> = Vec::new();
-    for line in columns.iter().flatten().filter(|line| line.ns > 0) {
+    for line in columns.iter().flatten() {
         if !words.contains(&(line.word, line.fill)) {
             words.push((line.word, line.fill));
         }
@@ -73,14 +95,17 @@ fn draw_block(canvas: &mut Canvas, panels: &[Panel<'_>]) {
     }
     for (word, fill) in words {
         canvas.move_down(LINE);
-        if let Some(fill) = fill {
-            canvas.rect(LEFT, -11.0, 14.0, 14.0, fill.paint(), None);
-        } else {
-            canvas.rect(LEFT, -11.0, 14.0, 14.0, "#f1f1f1", None);
-        }
+        let paint = match (fill, word) {
+            (Some(fill), _) => fill.paint(),
+            (None, "idle") => "#f1f1f1",
+            // A sum of several colours has none.
+            (None, _) => "none",
+        };
+        canvas.rect(LEFT, -11.0, 14.0, 14.0, paint, None);
         canvas.text(LEFT + 22.0, word, Anchor::Start, Face::PLAIN);
         for (at, (panel, lines)) in panels.iter().zip(&columns).enumerate() {
-            let ns = lines.iter().filter(|l| l.word == word).map(|l| l.ns).sum();
+            let own = lines.iter().find(|line| line.word == word);
+            let ns = own.map_or(Some(0), |line| line.ns);
             figures(canvas, right(at), ns, panel.split.step.dur(), Face::PLAIN);
         }
     }
@@ -88,13 +113,16 @@ fn draw_block(canvas: &mut Canvas, panels: &[Panel<'_>]) {
     canvas.text(LEFT + 22.0, "step", Anchor::Start, Face::BOLD);
     for (at, panel) in panels.iter().enumerate() {
         let step = panel.split.step.dur();
-        figures(canvas, right(at), step, step, Face::BOLD);
+        figures(canvas, right(at), Some(step), step, Face::BOLD);
     }
     canvas.move_down(8.0);
 }
 
-fn figures(canvas: &mut Canvas, left: f64, ns: u64, step: u64, face: Face) {
-    let time = format!("{} ns", thousands(ns));
+fn figures(canvas: &mut Canvas, left: f64, ns: Option<u64>, step: u64, face: Face) {
+    let (time, share) = match ns {
+        Some(ns) => (format!("{} ns", thousands(ns)), percent(ns, step)),
+        None => ("n/a".to_owned(), "n/a".to_owned()),
+    };
     canvas.text(left + COLUMN - 72.0, &time, Anchor::End, face);
-    canvas.text(left + COLUMN - 8.0, &percent(ns, step), Anchor::End, face);
+    canvas.text(left + COLUMN - 8.0, &share, Anchor::End, face);
 }

@@ -220,7 +220,7 @@ fn check_xml(svg: &str) {
         let end = at + rest[at..].find('>').unwrap();
         let tag = &rest[at + 1..end];
         assert!(
-            !tag.contains('<') && tag.matches('"').count() % 2 == 0,
+            !tag.contains('<') && tag.matches('"').count().is_multiple_of(2),
             "{tag}"
         );
         if let Some(name) = tag.strip_prefix('/') {
@@ -286,12 +286,21 @@ fn a_picture_has_a_lane_a_rank_and_hatches_the_wait() {
 }
 
 #[test]
-fn an_opaque_graph_is_one_bar_and_no_idle_time() {
+fn fr_14_an_opaque_graph_is_one_bar_and_no_idle_time() {
     let a = Analysed::recorded("vllm-qwen3-4b-decode-c16-graph-level");
     let svg = a.svg(30);
     check_xml(&svg);
     assert!(svg.contains("<title>CUDA graph (opaque): graph, "));
     assert!(svg.contains(">graph</text>"));
+    // FR-14: the eager kernels' groups are no split of the step, so they have a colour and no share.
+    let buckets = &a.splits[0].steps[30].buckets;
+    assert!(buckets.linear_ns > 0);
+    assert!(!svg.contains(&format!(">{}</text>", grouped(buckets.linear_ns))));
+    assert!(!svg.contains("linear 2."));
+    let eager = buckets.linear_ns + buckets.attention_ns + buckets.other_ns + buckets.unknown_ns;
+    for ns in [eager, buckets.graph_ns, buckets.copy_ns, buckets.idle_ns] {
+        assert!(svg.contains(&format!(">{}</text>", grouped(ns))), "{ns}");
+    }
 }
 
 #[test]
