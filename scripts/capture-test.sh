@@ -91,6 +91,7 @@ expect() {
   "$@" || { echo "FAILED: $what" >&2; sed 's/^/    /' "$log" >&2; failures=$((failures + 1)); }
 }
 not() { ! "$@" 2>/dev/null; }
+found() { compgen -G "$1*" > /dev/null; }
 says() { grep -q -- "$1" "$log"; }
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
@@ -162,8 +163,10 @@ gpu_capture() {
 gpu_capture 0 gpu
 for file in log.txt node-report.txt node-steps.json node-kernels.json node-kern-sum.csv graph-report.txt \
   torch-qwen3-4b-node.sqlite torch-qwen3-4b-graph.sqlite; do
-  expect "$file is brought back" compgen -G "$work/gpu/$file*"
+  expect "$file is brought back" found "$work/gpu/$file"
 done
+expect "all kernels are as nsys stats has them" says ' 0 differences'
+expect "the graph-level capture is refused" grep -q 'exit code 1' "$work/gpu/graph-report.txt"
 expect "and no more than eight files" test "$(find "$work/gpu" -type f | wc -l)" = 8
 gpu_capture 1 gpu-qdstrm FAKE_NSYS=qdstrm
 expect "the importer is looked at" says QdstrmImporter

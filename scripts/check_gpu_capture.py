@@ -4,7 +4,7 @@
     scripts/check_gpu_capture.py FOLDER LOOP_OUTPUT
 
 * node-steps.json: every replay of the loop is a decode step, every eager step is found, the parts of each step sum to
-  it to the nanosecond, and no step is mostly idle or unknown.
+  it to the nanosecond, and at most 2 % of the busy time has no class.
 * node-kernels.json: counts and sums equal NVIDIA's own (node-kern-sum.csv), kernel by kernel. Left out, and said so,
   where `nsys stats` could not run.
 
@@ -20,6 +20,7 @@ import sys
 
 PARTS = ["linear_ns", "attention_ns", "ssm_ns", "moe_ns", "communication_ns", "other_ns", "unknown_ns", "graph_ns",
          "copies_ns", "idle_ns"]
+UNKNOWN_LIMIT = 0.02
 
 
 def load(folder, name):
@@ -52,13 +53,13 @@ def check_steps(steps, loop):
         median = statistics.median(step[part] or 0 for step in decode) if decode else 0
         if median:
             print(f"  decode, median {part}: {median / 1e6:.3f} ms")
-        if part in ("idle_ns", "unknown_ns") and decode:
-            whole = statistics.median(step["dur_ns"] for step in decode)
-            if median > whole / 2:
-                problems.append(f"the median decode step is mostly {part}")
-    for key in ("median_step_ms_before_capture", "median_step_ms_in_capture"):
+    busy = sum(step["dur_ns"] - (step["idle_ns"] or 0) for step in steps)
+    unknown = sum(step["unknown_ns"] or 0 for step in steps)
+    if unknown > busy * UNKNOWN_LIMIT:
+        problems.append(f"{unknown / busy:.1%} of the busy time are kernels without a class")
+    for key in ("mean_step_ms_before_capture", "mean_step_ms_in_capture"):
         if key in loop:
-            print(f"  the loop alone, {key}: {loop[key]} ms")
+            print(f"  the loop without nsys, {key}: {loop[key]} ms")
     return problems
 
 

@@ -63,7 +63,7 @@ carried_libraries() {
   local package library known
   mkdir "$work/unpacked" "$work/lib"
   for package in "$carry"/*.deb; do
-    [[ ! -e $package ]] || dpkg-deb --extract "$package" "$work/unpacked"
+    [[ ! -e $package ]] || dpkg-deb --extract "$package" "$work/unpacked" || failed "unpack $package"
   done
   known=$(ldconfig -p)
   while read -r library; do
@@ -91,7 +91,12 @@ capture() {
     "--cuda-graph-trace=$mode" --capture-range=cudaProfilerApi --capture-range-end=stop \
     "${extra[@]}" --force-overwrite=true "--output=$work/$mode" \
     "$python" scripts/torch_decode_loop.py ${LOOP:-} || true
-  [[ -s $work/$mode.nsys-rep ]] || { ls -la "$work"; explain_importer; return 1; }
+  [[ -s $work/$mode.nsys-rep ]] || {
+    failed "capture, $mode: no report"
+    ls -la "$work"
+    explain_importer
+    return 1
+  }
   attempt "export, $mode" "$nsys" export --type=sqlite --force-overwrite=true "--output=$work/$mode.sqlite" \
     "$work/$mode.nsys-rep"
   ls -la "$work/$mode.nsys-rep" "$work/$mode.sqlite"
