@@ -191,7 +191,7 @@ pub(super) fn notes(diff: &mut Diff, by: MatchBy, by_kind: &[StepKind]) {
             notes.push(Note::new(
                 "batch_unknown",
                 format!(
-                    "a capture has no batches for {} steps: they are matched by kind alone, whatever they worked on",
+                    "a capture has no batches for steps of kind {}: they are matched by kind alone, whatever they worked on",
                     blind.join(", ")
                 ),
             ));

@@ -1,5 +1,7 @@
 //! Operations, column by column.
 
+mod sort;
+
 use std::collections::BTreeMap;
 
 use super::{NameId, Op, OpKind};
@@ -23,18 +25,6 @@ pub struct Ops {
     long: BTreeMap<u32, u64>,
     far: BTreeMap<u32, Place>,
     bytes: BTreeMap<u32, u64>,
-}
-
-/// One row of the columns.
-#[derive(Clone, Copy)]
-struct Stored {
-    start: i64,
-    dur: u32,
-    name: NameId,
-    place: u16,
-    corr: u32,
-    node: u32,
-    kind: OpKind,
 }
 
 /// Stream and upper half of the node id.
@@ -202,87 +192,6 @@ impl Ops {
         self.start.is_sorted()
     }
 
-    /// Puts the operations into a canonical order (start, then end, stream, name, node), whatever the order of rows
-    /// was: nothing downstream may depend on it. Returns whether anything moved.
-    pub fn sort(&mut self) -> bool {
-        let rest = |i: usize| {
-            let op = self.get(i);
-            (
-                op.dur, op.stream, op.name, op.node, op.corr, op.kind, op.bytes,
-            )
-        };
-        let compare = |&a: &u32, &b: &u32| {
-            let (a, b) = (a as usize, b as usize);
-            self.start[a]
-                .cmp(&self.start[b])
-                .then_with(|| rest(a).cmp(&rest(b)))
-        };
-        let rows = self.len() as u32;
-        if (1..rows).all(|i| compare(&(i - 1), &i).is_le()) {
-            return false;
-        }
-        let mut order: Vec<u32> = (0..rows).collect();
-        // Each table comes nearly sorted, and long runs are the best case of the stable sort.
-        order.sort_by(compare);
-        self.permute(order);
-        true
-    }
-
-    /// Row by row along the cycles of the permutation, in place: a second copy of the rows is never held.
-    fn permute(&mut self, mut order: Vec<u32>) {
-        fn side<T: Copy>(side: &mut BTreeMap<u32, T>, order: &[u32]) {
-            if side.is_empty() {
-                return;
-            }
-            *side = (0..)
-                .zip(order)
-                .filter_map(|(new, old)| Some((new, *side.get(old)?)))
-                .collect();
-        }
-        side(&mut self.long, &order);
-        side(&mut self.far, &order);
-        side(&mut self.bytes, &order);
-        for first in 0..order.len() {
-            if order[first] as usize == first {
-                continue;
-            }
-            let held = self.stored(first);
-            let mut at = first;
-            loop {
-                let from = order[at] as usize;
-                order[at] = at as u32;
-                if from == first {
-                    self.store(at, held);
-                    break;
-                }
-                self.store(at, self.stored(from));
-                at = from;
-            }
-        }
-    }
-
-    fn stored(&self, i: usize) -> Stored {
-        Stored {
-            start: self.start[i],
-            dur: self.dur[i],
-            name: self.name[i],
-            place: self.place[i],
-            corr: self.corr[i],
-            node: self.node[i],
-            kind: self.kind[i],
-        }
-    }
-
-    fn store(&mut self, i: usize, row: Stored) {
-        self.start[i] = row.start;
-        self.dur[i] = row.dur;
-        self.name[i] = row.name;
-        self.place[i] = row.place;
-        self.corr[i] = row.corr;
-        self.node[i] = row.node;
-        self.kind[i] = row.kind;
-    }
-
     /// Gives every kernel a new name id: `new[old]`.
     pub(crate) fn rename(&mut self, new: &[NameId]) {
         for (name, kind) in self.name.iter_mut().zip(&self.kind) {
@@ -309,7 +218,7 @@ impl FromIterator<Op> for Ops {
 mod tests {
     use super::*;
 
-    fn op(start: i64, dur: u64, stream: u32, node: u64) -> Op {
+    pub(super) fn op(start: i64, dur: u64, stream: u32, node: u64) -> Op {
         Op {
             start,
             dur,
@@ -340,41 +249,5 @@ mod tests {
         let ops: Vec<Op> = (0..70_000).map(|i| op(i64::from(i), 1, i, 9)).collect();
         let stored: Ops = ops.iter().rev().copied().collect();
         assert!(stored.iter().eq(ops));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn sorting_is_that_of_whole_operations(
-            rows in proptest::collection::vec((-9i64..9, 0u64..4, 0u32..3, 0u32..3, proptest::bool::ANY), 0..60)
-        ) {
-            let mut ops: Vec<Op> = rows
-                .iter()
-                .map(|&(start, dur, stream, name, wide)| Op {
-                    name: NameId(name),
-                    dur: if wide { dur + (1 << 33) } else { dur },
-                    ..op(start, 0, stream, u64::from(wide) << 40 | dur)
-                })
-                .collect();
-            let stored: Ops = ops.iter().copied().collect();
-            ops.sort_by_key(|op| (op.start, op.dur, op.stream, op.name, op.node, op.corr, op.kind, op.bytes));
-            proptest::prop_assert!(stored.iter().eq(ops));
-        }
-    }
-
-    #[test]
-    fn sorting_is_independent_of_the_order_of_rows() {
-        let ops: Vec<Op> = (0..50u32)
-            .map(|i| {
-                op(
-                    i64::from(i / 5),
-                    u64::from(i % 3),
-                    i % 4,
-                    u64::from(i % 2) << 32,
-                )
-            })
-            .collect();
-        let forth: Ops = ops.iter().copied().collect();
-        let back: Ops = ops.iter().rev().copied().collect();
-        assert_eq!(forth, back);
     }
 }
