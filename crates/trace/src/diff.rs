@@ -86,10 +86,12 @@ impl Part {
         [Part::Step].into_iter().chain(groups).chain([Part::Idle])
     }
 
-    /// The word used in files.
+    /// The word used in files: that of the buckets in `trace steps --json`, without the unit.
     pub fn as_str(self) -> &'static str {
         match self {
             Part::Step => "step",
+            Part::Group(Group::Comm) => "communication",
+            Part::Group(Group::Copy) => "copies",
             Part::Group(group) => group.as_str(),
             Part::CommService => "comm_service",
             Part::CommWait => "comm_wait",
