@@ -29,6 +29,8 @@ use linktax_trace::TraceError;
 use crate::exit::Exit;
 use crate::output;
 
+use progress::Working;
+
 const EXAMPLES: &str = "\
 Examples:
   linktax trace doctor decode.sqlite
@@ -41,6 +43,9 @@ Examples:
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
     command: TraceCommand,
+    /// No progress on stderr.
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -71,18 +76,19 @@ enum TraceCommand {
 
 /// Runs the command.
 pub(crate) fn run(args: TraceArgs) -> anyhow::Result<Exit> {
+    let working = Working::begin(args.quiet);
     let result = match args.command {
-        TraceCommand::Doctor(args) => doctor::run(&args),
-        TraceCommand::Split(args) => split::run(&args),
-        TraceCommand::Steps(args) => steps::run(&args),
-        TraceCommand::Comm(args) => comm::run(&args),
-        TraceCommand::Whatif(args) => whatif::run(&args),
-        TraceCommand::Diff(args) => diff::run(&args),
-        TraceCommand::Kernels(args) => kernels::run(&args),
-        TraceCommand::Export(args) => export::run(&args),
-        TraceCommand::Timeline(args) => timeline::run(&args),
-        TraceCommand::Scrub(args) => scrub::run(&args),
-        TraceCommand::Synth(args) => synth::run(&args),
+        TraceCommand::Doctor(args) => doctor::run(&args, working),
+        TraceCommand::Split(args) => split::run(&args, working),
+        TraceCommand::Steps(args) => steps::run(&args, working),
+        TraceCommand::Comm(args) => comm::run(&args, working),
+        TraceCommand::Whatif(args) => whatif::run(&args, working),
+        TraceCommand::Diff(args) => diff::run(&args, working),
+        TraceCommand::Kernels(args) => kernels::run(&args, working),
+        TraceCommand::Export(args) => export::run(&args, working),
+        TraceCommand::Timeline(args) => timeline::run(&args, working),
+        TraceCommand::Scrub(args) => scrub::run(&args, working),
+        TraceCommand::Synth(args) => synth::run(&args, working),
     };
     match result {
         Err(error) if is_answer(&error) => {

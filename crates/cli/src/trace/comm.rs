@@ -47,9 +47,8 @@ pub(crate) struct CommArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &CommArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CommArgs, working: Working) -> anyhow::Result<Exit> {
     args.parquet.prepare()?;
-    let working = Working::on("reading");
     let model = args.model.read()?;
     let session = Session::open(&args.input, &args.steps, &working)?;
     working.now("pairing collectives");

@@ -71,8 +71,7 @@ struct Side {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
-    let working = Working::on("reading");
+pub(crate) fn run(args: &DiffArgs, working: Working) -> anyhow::Result<Exit> {
     let a = Side::open("A", &args.a, args, &working)?;
     let b = Side::open("B", &args.b, args, &working)?;
     working.now("comparing");
@@ -252,7 +251,7 @@ fn title(part: DiffPart) -> String {
         DiffPart::CommService => "- service",
         DiffPart::CommWait => "- wait",
         DiffPart::CommOverlapped => "overlapped",
-        DiffPart::Group(Group::Copy) => "copies",
+        DiffPart::Group(Group::Comm) => "comm",
         part => part.as_str(),
     }
     .to_owned()
@@ -263,8 +262,8 @@ fn figures(row: &DiffRow) -> [String; 10] {
     let mean = |level: Option<linktax_trace::Level>| level.map_or_else(na, |l| ms(l.mean_ns, 3));
     let median =
         |level: Option<linktax_trace::Level>| level.map_or_else(na, |l| ms(l.median_ns, 3));
-    let signed = |ns: f64| format!("{:+.3}", ns / 1e6);
-    let percent = |p: Option<f64>| p.map_or_else(na, |p| format!("{p:+.1}"));
+    let signed = |ns: f64| unsigned_zero(format!("{:+.3}", ns / 1e6));
+    let percent = |p: Option<f64>| p.map_or_else(na, |p| unsigned_zero(format!("{p:+.1}")));
     let change = row.change;
     let reads = change.and_then(|c| c.is_shown().map(|shown| (shown, c.mean_ns)));
     [
@@ -287,6 +286,14 @@ fn figures(row: &DiffRow) -> [String; 10] {
         change.map_or_else(na, |c| signed(c.median_ns)),
         percent(change.and_then(|c| c.median_percent)),
     ]
+}
+
+/// What rounds to zero has no direction.
+fn unsigned_zero(text: String) -> String {
+    match text.contains(|c: char| ('1'..='9').contains(&c)) {
+        true => text,
+        false => text.trim_start_matches(['+', '-']).to_owned(),
+    }
 }
 
 /// More than these of a side are counted and not named: prefill chunks come in many sizes.
@@ -321,6 +328,12 @@ fn unmatched(all: &[Unmatched]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_rounds_to_zero_has_no_sign() {
+        let each = ["-0.000", "+0.0", "-0.001", "+10.0"].map(|t| unsigned_zero(t.to_owned()));
+        assert_eq!(each, ["0.000", "0.0", "-0.001", "+10.0"]);
+    }
 
     #[test]
     fn exports_of_the_ranks_are_joined_by_commas() {

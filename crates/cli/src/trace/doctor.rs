@@ -29,8 +29,7 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Runs the command: exit code 1 if anything is wrong, 2 if a file cannot be read.
-pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
-    let working = Working::on("reading");
+pub(crate) fn run(args: &DoctorArgs, working: Working) -> anyhow::Result<Exit> {
     let mut seen = Vec::new();
     let mut unreadable = None;
     for file in &args.files {

@@ -38,9 +38,8 @@ pub(crate) struct ExportArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ExportArgs, working: Working) -> anyhow::Result<Exit> {
     let out = OutFile::create(&args.out, &args.input.files)?;
-    let working = Working::on("reading");
     let steps = StepArgs {
         method: args.method,
         ..StepArgs::default()

@@ -25,7 +25,9 @@ Examples:
   linktax trace kernels --explain ncclDevKernel_AllReduce_Sum_bf16_RING_LL";
 
 /// Columns of a kernel's name in a table; `--json` has it whole.
-const NAME: usize = 56;
+const NAME: usize = 60;
+/// The fewest columns that tell names apart.
+const SHORT: usize = 24;
 
 /// Arguments of `linktax trace kernels`.
 #[derive(Clone, Debug, Args)]
@@ -53,11 +55,10 @@ pub(crate) struct KernelsArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &KernelsArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &KernelsArgs, working: Working) -> anyhow::Result<Exit> {
     if let (Some(name), true) = (&args.explain, args.files.is_empty()) {
         return explain_alone(args, name);
     }
-    let working = Working::on("reading");
     let input = InputArgs {
         files: args.files.clone(),
         window: args.window.clone(),
@@ -201,7 +202,7 @@ fn text(capture: &Capture, kernels: &Kernels, unknown: &UnknownReport) -> String
     let mut out = heading::fit(&head, width);
     let classes = class_table(&kernels.totals).render(width);
     out.push_str(&format!("\nClasses, all operations\n{classes}\n"));
-    let names = kernel_table(capture, &kernels.totals, usize::MAX).render(width);
+    let names = kernel_table(capture, &kernels.totals, usize::MAX, width).render(width);
     out.push_str(&format!("\nKernels\n{names}\n"));
     out
 }
@@ -225,66 +226,69 @@ fn class_table(totals: &Totals) -> Grid {
     }
 }
 
-/// The kernels with most time: their sums, whether they overlap or not.
-pub(crate) fn kernel_table(capture: &Capture, totals: &Totals, top: usize) -> Grid {
+/// The kernels with most time: their sums, whether they overlap or not. Names are cut so that the table fits `width`.
+pub(crate) fn kernel_table(
+    capture: &Capture,
+    totals: &Totals,
+    top: usize,
+    width: Option<usize>,
+) -> Grid {
+    let headers = vec!["class", "count", "ms", "share", "mean us", "name"];
     let all = totals.kernel_ns() as f64;
-    let rows = totals.top().into_iter().take(top).map(|(id, total)| {
+    let top: Vec<(NameId, Total)> = totals.top().into_iter().take(top).collect();
+    let numbers = top.iter().map(|&(id, total)| {
         vec![
             capture.classes.name(id).as_str().to_owned(),
             total.count.to_string(),
             ms(total.ns as f64, 3),
             percent(total.ns as f64, all),
             us(total.ns as f64 / total.count.max(1) as f64),
-            shortened(capture, id),
         ]
     });
-    let mut rows: Vec<Vec<String>> = rows.collect();
-    // Numbers stand to the right, names to the left.
-    let widest = rows
+    let mut rows: Vec<Vec<String>> = numbers.collect();
+    let column = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0);
+    let taken: usize = (0..headers.len() - 1)
+        .map(|at| column(at).max(headers[at].len()) + 3)
+        .sum();
+    let room = width.map_or(NAME, |width| width.saturating_sub(taken + 4));
+    let room = room.clamp(SHORT, NAME);
+    let names: Vec<String> = top
         .iter()
-        .filter_map(|row| row.last())
-        .map(|name| name.chars().count());
-    let widest = widest.max().unwrap_or(0);
-    for name in rows.iter_mut().filter_map(|row| row.last_mut()) {
-        *name = format!("{name:widest$}");
+        .map(|&(id, _)| shown_name(capture, id, room))
+        .collect();
+    // Numbers stand to the right, names to the left.
+    let widest = names.iter().map(|name| name.chars().count()).max();
+    let widest = widest.unwrap_or(0);
+    for (row, name) in rows.iter_mut().zip(names) {
+        row.push(format!("{name:widest$}"));
     }
-    Grid {
-        headers: vec!["class", "count", "ms", "share", "mean us", "name"],
-        rows,
-    }
+    Grid { headers, rows }
 }
 
-/// The most telling part of a name that fits a table.
-fn shortened(capture: &Capture, id: NameId) -> String {
+/// The most telling part of a name that fits.
+fn shown_name(capture: &Capture, id: NameId, room: usize) -> String {
     let names = &capture.trace.names;
     let full = names.full(id);
-    let name = match collective_of(full) {
-        Some(collective) if !collective.certain => {
-            let short = cut(names.short(id), NAME);
-            return format!("{short}: {collective}");
-        }
-        _ => full,
-    };
-    // Templates are long and their arguments say little: the short name is enough where it says anything.
-    match name.chars().count() > NAME {
-        true => cut(&without_arguments(name), NAME),
-        false => name.to_owned(),
+    match collective_of(full) {
+        // The suffix of the symbol says nothing certain, so what it does comes first.
+        Some(collective) => cut(&format!("{collective}: {}", names.short(id)), room),
+        None if full.chars().count() > room => cut(without_prefix(full), room),
+        None => full.to_owned(),
     }
 }
 
-/// A name up to its first template argument or parameter.
-fn without_arguments(name: &str) -> String {
+/// A long name without what it shares with every other: `device_kernel` of CUTLASS is what its argument says it is.
+fn without_prefix(name: &str) -> &str {
     let stem = name.strip_prefix("void ").unwrap_or(name);
-    // `device_kernel` of CUTLASS is what its first argument says it is.
-    if let Some(inner) = stem.strip_prefix("cutlass::device_kernel<") {
-        return inner.to_owned();
-    }
-    stem.to_owned()
+    stem.strip_prefix("cutlass::device_kernel<").unwrap_or(stem)
 }
 
 fn cut(name: &str, width: usize) -> String {
     match name.char_indices().nth(width) {
-        Some((end, _)) => format!("{}…", &name[..end]),
+        Some(_) => {
+            let kept: String = name.chars().take(width - 1).collect();
+            format!("{kept}…")
+        }
         None => name.to_owned(),
     }
 }

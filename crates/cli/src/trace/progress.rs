@@ -1,7 +1,7 @@
 //! What is being done, on stderr, once it has taken two seconds.
 
 use std::path::Path;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,34 +28,20 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    /// Begins with this text.
-    pub(crate) fn on(text: impl Into<String>) -> Working {
-        let text: Text = Arc::new(Mutex::new(text.into()));
-        let (stop, stopped) = mpsc::channel();
-        let shown = text.clone();
-        let thread = std::thread::spawn(move || {
-            let began = Instant::now();
-            let mut wait = QUIET;
-            let mut bar = None;
-            while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let line = format!("{}, {} s", read(&shown), began.elapsed().as_secs());
-                if output::stderr_is_terminal() {
-                    bar.get_or_insert_with(spinner).set_message(line);
-                    wait = DRAW;
-                } else {
-                    output::note(&line);
-                    wait = LINE;
-                }
-            }
-            if let Some(bar) = bar {
-                bar.finish_and_clear();
-            }
-        });
-        Working {
-            text,
-            stop: Some(stop),
-            thread: Some(thread),
+    /// Begins by reading, unless nothing is to be said.
+    pub(crate) fn begin(quiet: bool) -> Working {
+        let text: Text = Arc::new(Mutex::new("reading".to_owned()));
+        let mut working = Working {
+            text: text.clone(),
+            stop: None,
+            thread: None,
+        };
+        if !quiet {
+            let (stop, stopped) = mpsc::channel();
+            working.stop = Some(stop);
+            working.thread = Some(std::thread::spawn(move || say(&text, &stopped)));
         }
+        working
     }
 
     /// Goes on with another text.
@@ -85,6 +71,26 @@ impl Drop for Working {
             // A panic there has been printed and spoils nothing here.
             let _ = thread.join();
         }
+    }
+}
+
+/// Says the text again and again, until the other end of the channel is gone.
+fn say(text: &Text, stopped: &Receiver<()>) {
+    let began = Instant::now();
+    let mut wait = QUIET;
+    let mut bar = None;
+    while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        let line = format!("{}, {} s", read(text), began.elapsed().as_secs());
+        if output::stderr_is_terminal() {
+            bar.get_or_insert_with(spinner).set_message(line);
+            wait = DRAW;
+        } else {
+            output::note(&line);
+            wait = LINE;
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) struct ScrubArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ScrubArgs) -> anyhow::Result<Exit> {
-    let working = Working::on(format!("copying {}", args.input.display()));
+pub(crate) fn run(args: &ScrubArgs, working: Working) -> anyhow::Result<Exit> {
+    working.now(format!("copying {}", args.input.display()));
     let scrubbed = linktax_trace::scrub(&args.input, &args.output)?;
     drop(working);
     match args.json {

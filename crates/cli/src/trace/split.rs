@@ -58,9 +58,8 @@ struct Report {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SplitArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &SplitArgs, working: Working) -> anyhow::Result<Exit> {
     args.parquet.prepare()?;
-    let working = Working::on("reading");
     let report = Report::of(args, &working)?;
     args.parquet.write(&report.session, &report.chosen)?;
     drop(working);

@@ -45,9 +45,8 @@ pub(crate) struct StepsArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &StepsArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &StepsArgs, working: Working) -> anyhow::Result<Exit> {
     args.parquet.prepare()?;
-    let working = Working::on("reading");
     let session = Session::open(&args.input, &args.steps, &working)?;
     working.now("splitting");
     let profile = args.profile_from.as_deref();
@@ -157,7 +156,7 @@ fn origin(row: &Row) -> &'static str {
     }
 }
 
-fn all(session: &Session, chosen: &Chosen) -> Value {
+pub(crate) fn all(session: &Session, chosen: &Chosen) -> Value {
     let lanes = chosen.lanes.iter();
     let rows = lanes.flat_map(|lane| {
         let each = lane.rows.iter();

@@ -33,11 +33,11 @@ pub(crate) struct SynthArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SynthArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &SynthArgs, working: Working) -> anyhow::Result<Exit> {
     let text = std::fs::read_to_string(&args.spec)
         .with_context(|| format!("{}: cannot be read", args.spec.display()))?;
     let spec = Spec::from_toml(&text, &args.spec)?;
-    let working = Working::on(format!("writing {}", args.out.display()));
+    working.now(format!("writing {}", args.out.display()));
     let truth = write(&spec, &args.out)?;
     let beside = write_truth(&truth, &args.out)?;
     drop(working);

@@ -42,9 +42,8 @@ pub(crate) struct TimelineArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TimelineArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &TimelineArgs, working: Working) -> anyhow::Result<Exit> {
     let out = OutFile::create(&args.out, &args.input.files)?;
-    let working = Working::on("reading");
     let steps = StepArgs {
         method: args.method,
         ..StepArgs::default()

@@ -57,8 +57,7 @@ struct Answer<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &WhatifArgs) -> anyhow::Result<Exit> {
-    let working = Working::on("reading");
+pub(crate) fn run(args: &WhatifArgs, working: Working) -> anyhow::Result<Exit> {
     let model = args.model.read()?;
     let mut session = Session::open(&args.input, &args.steps, &working)?;
     // A mean over decode and prefill steps answers nobody's question.

@@ -17,5 +17,9 @@ mod mock;
 mod resume;
 mod rig;
 mod secrets;
+#[cfg(feature = "trace")]
+mod trace;
+#[cfg(not(feature = "trace"))]
+mod trace_lean;
 mod unclean;
 mod vllm_json;

@@ -276,3 +276,6 @@ fn totals(
     );
     out
 }
+
+#[cfg(test)]
+mod tests;

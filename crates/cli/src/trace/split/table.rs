@@ -44,7 +44,10 @@ pub(super) fn of(report: &Report, top: usize, width: Option<usize>) -> String {
             split.0.iter().map(|s| s.rows.len()).sum::<usize>()
         );
         if report.chosen.refusal().is_none() {
-            tables.push((title, kernel_table(&session.capture, &report.totals, top)));
+            tables.push((
+                title,
+                kernel_table(&session.capture, &report.totals, top, width),
+            ));
         }
     }
     for (title, grid) in tables {
