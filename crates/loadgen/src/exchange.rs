@@ -15,7 +15,6 @@ use hyper::{Request, Response, header};
 use linktax_records::{FailureDetail, Nanos, Outcome, TokenSource};
 use linktax_sse::{DecodeOptions, Decoded, ResponseDecoder, StreamEnd};
 use tokio::task::unconstrained;
-use tokio::time::{Sleep, sleep};
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, Monotonic};
@@ -88,7 +87,6 @@ struct Exchange<'a> {
     driver: &'a mut Driver,
     stamp: Rc<ReadStamp>,
     decoder: ResponseDecoder,
-    timer: Pin<Box<Sleep>>,
     options: &'a ExchangeOptions,
     asked: Asked,
     t_sent: Nanos,
@@ -96,8 +94,8 @@ struct Exchange<'a> {
     status: Option<u16>,
     /// The answer has said `[DONE]`: only the end of the body is missing.
     done: bool,
-    /// Whether timer and cancellation know whom to wake.
-    armed: bool,
+    /// Whether the deadline has come nearer since it was registered.
+    nearer: bool,
     /// Whether this request counts as decoding.
     decoding: bool,
 }
@@ -112,7 +110,6 @@ pub(crate) async fn exchange(
     slot: usize,
 ) -> Exchanged {
     let mut decoder = ResponseDecoder::new(options.decode);
-    let timer = Box::pin(sleep(options.first_token_timeout.min(options.idle_timeout)));
     let t_sent = Monotonic.now();
     decoder.set_origin(t_sent);
     let mut state = Exchange {
@@ -120,14 +117,13 @@ pub(crate) async fn exchange(
         driver: &mut conn.driver,
         stamp: Rc::clone(&conn.stamp),
         decoder,
-        timer,
         options,
         asked,
         t_sent,
         t_headers: None,
         status: None,
         done: false,
-        armed: false,
+        nearer: false,
         decoding: false,
     };
     let wakes = Arc::new(QuietWaker::default());
@@ -143,6 +139,7 @@ pub(crate) async fn exchange(
         ended
     }))
     .await;
+    cancel.forget(slot);
     if state.decoding {
         options.decoding.fetch_sub(1, Ordering::Relaxed);
     }
@@ -192,13 +189,12 @@ impl Exchange<'_> {
                 return Poll::Pending;
             }
         }
-        if steps > 0 && self.armed && !self.timer.is_elapsed() {
-            // Woken by the socket: the timer and the cancellation are still registered from an earlier poll.
+        if steps > 0 && !self.nearer && cancel.is_registered(slot) {
+            // Woken by the socket: deadline and cancellation are still registered from an earlier poll.
             return Poll::Pending;
         }
-        self.armed = true;
-        cancel.register(slot, cx);
-        self.poll_timer(cx)
+        self.nearer = false;
+        self.check_deadline(cx, cancel, slot)
     }
 
     /// Takes one step: `Ready(None)` after progress, `Ready(Some)` at the end.
@@ -240,7 +236,7 @@ impl Exchange<'_> {
                         }
                         if self.decoder.done() && !self.done {
                             self.done = true;
-                            self.arm(END_GRACE);
+                            self.nearer = true;
                         }
                     }
                     Poll::Ready(None)
@@ -262,35 +258,25 @@ impl Exchange<'_> {
         }
     }
 
-    /// Lets the timer fire after `left`.
-    fn arm(&mut self, left: Duration) {
-        let at = tokio::time::Instant::now() + left;
-        self.timer.as_mut().reset(at);
-        // It is to be polled once more, so that it knows whom to wake.
-        self.armed = false;
-    }
-
-    /// The timer is armed lazily: it looks at the deadline only when it fires, so an event costs no timer work. It
-    /// fires at least every idle timeout, so that no read is older than that when the next deadline is set.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
-        while self.timer.as_mut().poll(cx).is_ready() {
-            let idle = self.options.idle_timeout;
-            let (deadline, ended) = if self.done {
-                let grace = Nanos::from(END_GRACE.min(idle));
-                (self.stamp.at() + grace, Ended::LeftOpen)
-            } else if self.decoder.first_token_seen() {
-                (self.stamp.at() + Nanos::from(idle), Ended::IdleTimeout)
-            } else {
-                let limit = Nanos::from(self.options.first_token_timeout);
-                (self.t_sent + limit, Ended::FirstTokenTimeout)
-            };
-            let left = deadline.saturating_sub(Monotonic.now());
-            if left == Nanos::ZERO {
-                return Poll::Ready(ended);
-            }
-            self.arm(Duration::from(left).min(idle));
-            self.armed = true;
+    /// Ends an overdue exchange; else registers when to look again. A deadline only moves away while events come, so
+    /// an event costs no work here.
+    fn check_deadline(&self, cx: &Context<'_>, cancel: &Cancel, slot: usize) -> Poll<Ended> {
+        let idle = self.options.idle_timeout;
+        let (deadline, ended) = if self.done {
+            let grace = Nanos::from(END_GRACE.min(idle));
+            (self.stamp.at() + grace, Ended::LeftOpen)
+        } else if self.decoder.first_token_seen() {
+            (self.stamp.at() + Nanos::from(idle), Ended::IdleTimeout)
+        } else {
+            let limit = Nanos::from(self.options.first_token_timeout);
+            (self.t_sent + limit, Ended::FirstTokenTimeout)
+        };
+        let now = Monotonic.now();
+        if deadline <= now {
+            return Poll::Ready(ended);
         }
+        // The first token may bring a nearer deadline than the one for itself.
+        cancel.register(slot, cx, deadline.min(now + Nanos::from(idle)));
         Poll::Pending
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::LoadError;
+use crate::cancel::{Cancel, LOOK};
 use crate::clock::{Clock, Monotonic, thread_cpu};
 
 /// Time between pulses: rare enough to cost little beside the events, often enough for a p99 within seconds.
@@ -43,7 +44,7 @@ pub(crate) struct LoopMonitor {
 
 impl LoopMonitor {
     /// Starts watching; must be called on a local runtime.
-    pub(crate) fn start() -> Result<LoopMonitor, LoadError> {
+    pub(crate) fn start(cancel: Rc<Cancel>) -> Result<LoopMonitor, LoadError> {
         let lags = Rc::new(RefCell::new(Vec::new()));
         let (pulses_tx, pulses) = mpsc::unbounded_channel();
         let (pulse, ended) = std_mpsc::channel();
@@ -54,7 +55,7 @@ impl LoopMonitor {
                 what: "pulse",
                 source,
             })?;
-        let listener = tokio::task::spawn_local(listen(pulses, Rc::clone(&lags)));
+        let listener = tokio::task::spawn_local(listen(pulses, Rc::clone(&lags), cancel));
         Ok(LoopMonitor {
             lags,
             listener,
@@ -94,9 +95,20 @@ fn pulse_until(ended: &std_mpsc::Receiver<()>, pulses: &mpsc::UnboundedSender<Na
     }
 }
 
-async fn listen(mut pulses: mpsc::UnboundedReceiver<Nanos>, lags: Rc<RefCell<Vec<Nanos>>>) {
+/// Notes each pulse's lag; every few pulses is also the moment to look for overdue streams.
+async fn listen(
+    mut pulses: mpsc::UnboundedReceiver<Nanos>,
+    lags: Rc<RefCell<Vec<Nanos>>>,
+    cancel: Rc<Cancel>,
+) {
+    let mut looked = Nanos::ZERO;
     while let Some(due) = pulses.recv().await {
-        lags.borrow_mut().push(Monotonic.now() - due);
+        let now = Monotonic.now();
+        lags.borrow_mut().push(now - due);
+        if now - looked >= Nanos::from(LOOK) {
+            looked = now;
+            cancel.look(now);
+        }
     }
 }
 

@@ -302,7 +302,10 @@ impl<'a> Probe<'a> {
                 output_len,
                 at_least: None,
             };
-            let done = exchange(&mut connection, request, asked, &options, &cancel, 0).await;
+            let done = tokio::select! {
+                done = exchange(&mut connection, request, asked, &options, &cancel, 0) => done,
+                never = cancel.keep_looking() => match never {},
+            };
             Ok::<_, LoadError>(done.decoded)
         })?;
         self.check(decoded).map_err(fail)

@@ -177,7 +177,7 @@ impl Worker {
         };
         context.started.set(started);
         let watcher = tokio::task::spawn_local(watch_stop(self.stop.clone(), Rc::clone(&context)));
-        let monitor = LoopMonitor::start()?;
+        let monitor = LoopMonitor::start(Rc::clone(&context.cancel))?;
         match context.job.pacing {
             Pacing::Closed(_) => closed_loop(&context, bodies, streams.unwrap_or(0)).await,
             Pacing::Rate { .. } | Pacing::Trace { .. } => {
@@ -189,28 +189,17 @@ impl Worker {
     }
 }
 
-/// Turns the run's stop signal and the phase's time limit into the flags that the streams look at.
+/// Turns the run's stop signal into the flags that the streams look at.
 async fn watch_stop(mut stop: watch::Receiver<Stop>, context: Rc<PhaseContext>) {
-    let limit = async {
-        match context.job.duration {
-            Some(duration) => tokio::time::sleep(duration.into()).await,
-            None => std::future::pending().await,
+    loop {
+        if *stop.borrow_and_update() != Stop::Run {
+            context.ending.set(true);
+            context.cancel.set();
         }
-        context.ending.set(true);
-        std::future::pending::<()>().await;
-    };
-    let stopped = async {
-        loop {
-            if *stop.borrow_and_update() != Stop::Run {
-                context.ending.set(true);
-                context.cancel.set();
-            }
-            if stop.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+        if stop.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
-    };
-    tokio::join!(limit, stopped);
+    }
 }
 
 async fn closed_loop(context: &Rc<PhaseContext>, bodies: mpsc::Receiver<Prepared>, streams: usize) {
@@ -219,12 +208,12 @@ async fn closed_loop(context: &Rc<PhaseContext>, bodies: mpsc::Receiver<Prepared
     for slot in 0..streams {
         let (context, bodies) = (Rc::clone(context), Rc::clone(&bodies));
         set.spawn_local(async move {
-            while !context.ending.get() {
+            while !context.is_over() {
                 let due = Monotonic.now();
                 let Some(prepared) = bodies.lock().await.recv().await else {
                     break;
                 };
-                if context.ending.get() {
+                if context.is_over() {
                     break;
                 }
                 context.one_request(prepared, due, slot).await;
@@ -274,6 +263,12 @@ async fn open_loop(
 }
 
 impl PhaseContext {
+    /// Whether no new request may start: the run was stopped, or the phase's time is up.
+    fn is_over(&self) -> bool {
+        let up = |d| Monotonic.now() >= self.started.get() + d;
+        self.ending.get() || self.job.duration.is_some_and(up)
+    }
+
     /// Waits for an absolute time; false when the run was stopped first.
     async fn wait_until(&self, due: Nanos) -> bool {
         loop {
