@@ -101,7 +101,9 @@ impl TypedTable {
 
     /// The columns in their order.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Values)> {
-        self.columns.iter().map(|(name, values)| (name.as_str(), values))
+        self.columns
+            .iter()
+            .map(|(name, values)| (name.as_str(), values))
     }
 
     /// Writes it as Parquet, compressed with Zstandard. A file of that name is replaced at once when the new one is

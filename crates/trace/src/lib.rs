@@ -3,7 +3,8 @@
 //! The flow is one way: `ingest` reads an export into a [`Trace`] (struct-of-arrays lanes keyed by process and
 //! device), `classify` gives every used kernel name a class, `steps` cuts each lane into steps, `split` sweeps a
 //! step into disjoint buckets that sum to it exactly, `collectives` pairs collectives across ranks into service and
-//! wait, `whatif` replays the ranks with faster links.
+//! wait, `whatif` replays the ranks with faster links. `diff` compares two analysed captures; `svg` and `perfetto` show
+//! steps.
 //!
 //! ```
 //! use linktax_trace::{Classes, ReadOptions, Rules, find_steps, read};
