@@ -79,6 +79,20 @@ pub(crate) fn run(args: &SplitArgs, working: Working) -> anyhow::Result<Exit> {
     Ok(Exit::Clean)
 }
 
+/// [`strict`] over all steps, for commands that print no shares.
+pub(crate) fn strict_over_all(wanted: bool, session: &Session) -> anyhow::Result<()> {
+    if !wanted {
+        return Ok(());
+    }
+    let capture = &session.capture;
+    let mut totals = Totals::default();
+    for lane in &session.steps {
+        let steps: Vec<_> = lane.steps.iter().collect();
+        totals.add(&capture.trace.lanes[lane.lane], &capture.classes, &steps);
+    }
+    strict(true, &heading::unknown(capture, &totals))
+}
+
 /// With `--strict` too much unknown time is an error.
 pub(crate) fn strict(strict: bool, unknown: &UnknownReport) -> anyhow::Result<()> {
     match heading::unknown_note(unknown).filter(|_| strict) {

@@ -11,6 +11,7 @@ use super::heading;
 use super::outfile::OutFile;
 use super::progress::Working;
 use super::session::Session;
+use super::split::strict_over_all;
 use super::unsplittable;
 use crate::exit::Exit;
 use crate::number::whole32;
@@ -50,6 +51,7 @@ pub(crate) fn run(args: &TimelineArgs, working: Working) -> anyhow::Result<Exit>
     };
     let session = Session::open(&args.input, &steps, &working)?;
     unsplittable::refuse_invisible(&session)?;
+    strict_over_all(args.input.classes.strict, &session)?;
     working.now("splitting");
     let mut notes = session.capture.notes.clone();
     let collectives = paired(&session, &mut notes)?;

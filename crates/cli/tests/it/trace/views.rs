@@ -268,3 +268,22 @@ fn secrets_reach_none_of_the_files() {
         assert!(!found, "{secret}");
     }
 }
+
+#[test]
+fn strict_holds_for_files_that_show_no_shares() {
+    let rig = super::made::Made::with_names(&["void lab::new_kernel<(int)4>(float *)", "nvjet_x"]);
+    for words in [
+        &["timeline", "made.sqlite", "-o", "x.svg"][..],
+        &["export", "made.sqlite", "--steps", "0", "-o", "x.json"],
+        &["diff", "made.sqlite", "made.sqlite"],
+    ] {
+        assert_eq!(trace(&rig, words).code, Some(0), "{words:?}");
+        let strict = trace(&rig, &[words, &["--strict"]].concat());
+        assert_eq!(strict.code, Some(1), "{words:?}");
+        assert!(
+            strict.err.contains("error: --strict: 50.0 %"),
+            "{}",
+            strict.err
+        );
+    }
+}
