@@ -1,6 +1,7 @@
 //! `linktax trace`: what Nsight Systems exports say.
 
 mod args;
+mod blame;
 mod chosen;
 mod comm;
 mod diff;

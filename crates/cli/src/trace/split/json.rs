@@ -3,6 +3,7 @@
 use linktax_trace::{Buckets, StepKind};
 use serde_json::{Map, Value, json};
 
+use super::super::blame::caused_ns;
 use super::super::chosen::{LaneRows, Origin, Row};
 use super::super::heading::Sources;
 use super::super::parts::PARTS;
@@ -36,6 +37,8 @@ fn aggregate(
     steps(&mut out, report, lane.lane, rows);
     mark(&mut out, lane.refusal.as_deref());
     times(&mut out, rows);
+    let caused = caused_ns(&report.session, &report.chosen, lane.lane, kind);
+    put(&mut out, "comm_caused_wait_ns", json!(caused));
     let mut totals = Totals::default();
     add(&mut totals, &report.session, lane.lane, rows);
     let named = rows.iter().all(|row| row.origin == Origin::Measured);

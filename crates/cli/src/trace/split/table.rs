@@ -1,5 +1,6 @@
 //! The split for people.
 
+use super::super::blame::caused_ns;
 use super::super::chosen::{Origin, Row};
 use super::super::heading;
 use super::super::kernels::kernel_table;
@@ -61,8 +62,8 @@ pub(super) fn of(report: &Report, top: usize, width: Option<usize>) -> String {
 
 const LEGEND: &str = "
 A step lasts from its first operation on the GPU to the next step's. Its parts are disjoint and sum to it: where kernels \
-overlap, compute counts before communication and communication before copies, so comm is exposed communication. A \
-number marked ^ is the maximum, because too few steps make a p95.
+overlap, compute counts before communication and communication before copies, so comm is exposed communication. \
+caused: what the other GPUs waited because this one came last. A number marked ^ is the maximum, because too few steps make a p95.
 ";
 
 /// The steps of one kind on one GPU.
@@ -70,6 +71,8 @@ struct Split<'a> {
     gpu: String,
     kind: &'static str,
     rows: Vec<&'a Row>,
+    /// Waiting that it caused in the others, nanoseconds.
+    caused: Option<u64>,
 }
 
 struct Splits<'a>(Vec<Split<'a>>);
@@ -84,6 +87,7 @@ impl<'a> Splits<'a> {
                     gpu: lane.lane.to_string(),
                     kind: kind.as_str(),
                     rows,
+                    caused: caused_ns(&report.session, &report.chosen, lane.lane, kind),
                 });
             }
         }
@@ -185,7 +189,7 @@ impl<'a> Splits<'a> {
     }
 
     fn comm(&self) -> Grid {
-        let headers = [
+        let mut headers = vec![
             "total",
             "exposed",
             "overlapped",
@@ -193,6 +197,10 @@ impl<'a> Splits<'a> {
             "wait",
             "wait share",
         ];
+        let blamed = self.0.iter().any(|split| split.caused.is_some());
+        if blamed {
+            headers.push("caused");
+        }
         self.grid(&headers, |split| {
             let mean = |part: &dyn Fn(&Row) -> Option<u64>| split.mean(part);
             let total = split.sum(&|row| Some(row.comm?.total_ns));
@@ -204,14 +212,19 @@ impl<'a> Splits<'a> {
                 (Some(wait), Some(total)) => percent(wait as f64, total as f64),
                 _ => "n/a".to_owned(),
             };
-            vec![
+            let mut cells = vec![
                 mean(&|row| Some(row.comm?.total_ns)),
                 mean(&|row| Some(row.comm?.exposed_ns)),
                 mean(&|row| Some(row.comm?.overlapped_ns)),
                 mean(&|row| row.comm?.service_ns),
                 mean(&|row| row.comm?.wait_ns),
                 share,
-            ]
+            ];
+            if blamed {
+                let caused = split.caused.map(|ns| ns as f64 / split.rows.len() as f64);
+                cells.push(caused.map_or_else(|| "n/a".to_owned(), |ns| ms(ns, 3)));
+            }
+            cells
         })
     }
 

@@ -67,6 +67,11 @@ fn the_waiting_is_put_down_to_the_rank_that_came_late() {
             "rank {rank}"
         );
     }
+    // The split says the same beside its times.
+    let split = json(&rig, &["split", &file]);
+    for (one, rank) in items(&split).iter().zip(ranks) {
+        assert_eq!(one["comm_caused_wait_ns"], rank["caused_wait_ns"]);
+    }
     let service: u64 = items(&truth["collectives"])
         .iter()
         .map(|c| ns(&c["service_ns"]))
