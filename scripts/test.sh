@@ -42,6 +42,7 @@ if [[ -z $quick ]]; then
   step docs env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
   step doctests cargo test --locked --workspace --doc
 fi
+[[ -n $quick ]] || step capture scripts/capture-test.sh
 [[ ${LINKTAX_VLLM_E2E:-0} != 1 ]] || step real-vllm real_vllm
 step tests "${tests[@]}" --locked --workspace "${features[@]}"
 
