@@ -193,7 +193,9 @@ pub enum TraceError {
         why: String,
     },
     /// The capture to take shares from shows no graph node by node.
-    #[error("lane {lane}: no graph nodes to take shares from; record that capture with --cuda-graph-trace=node")]
+    #[error(
+        "lane {lane}: no graph nodes to take shares from; record that capture with --cuda-graph-trace=node"
+    )]
     NoGraphNodes {
         /// Position of the lane.
         lane: usize,

@@ -9,7 +9,7 @@ use linktax_trace::{
 };
 
 use super::args::{ClassArgs, StepArgs};
-use super::session::{Capture, Session};
+use super::session::{Capture, NotClean, Session};
 
 /// What a step's buckets are worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,18 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
+    /// The paired collectives, or why there can be none.
+    pub(crate) fn pairs(&self) -> Result<&Collectives, NotClean> {
+        if let Some(why) = self.refusal() {
+            return Err(NotClean(why.to_owned()));
+        }
+        self.collectives.as_ref().ok_or_else(|| {
+            let why = self.notes.iter().find(|n| n.code == "not_alignable");
+            let why = why.map_or("the ranks cannot be paired", |note| &note.message);
+            NotClean(why.to_owned())
+        })
+    }
+
     /// Splits the chosen steps. `profile` is a node-level capture that gives the shares inside opaque graphs.
     pub(crate) fn of(
         session: &Session,

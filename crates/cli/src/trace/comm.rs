@@ -15,7 +15,7 @@ use super::chosen::Chosen;
 use super::heading;
 use super::parquet::ParquetArgs;
 use super::progress::Working;
-use super::session::{NotClean, Session};
+use super::session::Session;
 use super::split::told;
 use super::stats::{Stats, ms, percent, us};
 use crate::exit::Exit;
@@ -53,17 +53,7 @@ pub(crate) fn run(args: &CommArgs, working: Working) -> anyhow::Result<Exit> {
     let session = Session::open(&args.input, &args.steps, &working)?;
     working.now("pairing collectives");
     let chosen = Chosen::of(&session, None)?;
-    if let Some(why) = chosen.refusal() {
-        return Err(NotClean(why.to_owned()).into());
-    }
-    let Some(collectives) = &chosen.collectives else {
-        let why = chosen
-            .notes
-            .iter()
-            .find(|note| note.code == "not_alignable");
-        let why = why.map_or("the ranks cannot be paired", |note| &note.message);
-        return Err(NotClean(why.to_owned()).into());
-    };
+    let collectives = chosen.pairs()?;
     let groups: Vec<Figures<'_>> = collectives
         .groups
         .iter()

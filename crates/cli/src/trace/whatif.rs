@@ -66,17 +66,7 @@ pub(crate) fn run(args: &WhatifArgs, working: Working) -> anyhow::Result<Exit> {
     }
     working.now("replaying");
     let chosen = Chosen::of(&session, None)?;
-    if let Some(why) = chosen.refusal() {
-        return Err(NotClean(why.to_owned()).into());
-    }
-    let Some(collectives) = &chosen.collectives else {
-        let why = chosen
-            .notes
-            .iter()
-            .find(|note| note.code == "not_alignable");
-        let why = why.map_or("the ranks cannot be paired", |note| &note.message);
-        return Err(NotClean(why.to_owned()).into());
-    };
+    let collectives = chosen.pairs()?;
     let mut answers = Vec::new();
     for group in &collectives.groups {
         let sized = match &model {
