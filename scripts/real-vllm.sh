@@ -3,7 +3,7 @@
 #   `linktax bench` and `vllm bench serve` on the same real vLLM server, side by side: installs vLLM for
 #   the CPU, starts it, lets both clients measure the same shapes in turn, compares, stops the server.
 #   Options are handed to `linktax bench` after the script's own.
-#   Exit code 0: within the bounds that compare_with_vllm.py states; 1: outside, or something failed;
+#   Exit code 0: agreement as compare_with_vllm.py states it; 1: a count is off, a time far away, or something failed;
 #   75: the server cannot be installed here (the reason is printed).
 #   LINKTAX_BIN  binary to use (default: the lean release build)
 #   ROUNDS       how often each client measures (default 3; medians are compared)
