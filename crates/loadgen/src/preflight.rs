@@ -4,9 +4,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Method, Request};
 use linktax_records::{Note, Outcome, TokenSource};
 use linktax_sse::{DecodeOptions, Decoded};
 use serde_json::{Value, json};
@@ -201,11 +198,7 @@ impl<'a> Probe<'a> {
         targets: &[Target],
         model: &'a str,
     ) -> Result<Probe<'a>, LoadError> {
-        let tls = if targets.iter().any(Target::tls) {
-            Tls::new(plan.insecure)?
-        } else {
-            Tls::default()
-        };
+        let tls = Tls::for_targets(targets, plan.insecure)?;
         Ok(Probe {
             plan,
             model,
@@ -297,7 +290,8 @@ impl<'a> Probe<'a> {
             let mut connection = Connection::open(target, &self.tls)
                 .await
                 .map_err(|e| fail(format!("no connection: {e}")))?;
-            let request = self.request(target, body);
+            let path = endpoint_path(self.plan.endpoint);
+            let request = target.post(path, &self.headers, body);
             let asked = Asked {
                 output_len,
                 at_least: None,
@@ -309,18 +303,6 @@ impl<'a> Probe<'a> {
             Ok::<_, LoadError>(done.decoded)
         })?;
         self.check(decoded).map_err(fail)
-    }
-
-    fn request(&self, target: &Target, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = target
-            .path(endpoint_path(self.plan.endpoint))
-            .parse()
-            .unwrap_or_default();
-        *request.headers_mut() = self.headers.clone();
-        target.name_host(request.headers_mut());
-        request
     }
 
     /// Turns a probe that failed into one line with what to do.

@@ -36,11 +36,7 @@ impl Session {
         model: &str,
         usage: UsageMode,
     ) -> Result<Arc<Session>, LoadError> {
-        let tls = if targets.iter().any(Target::tls) {
-            Tls::new(plan.insecure)?
-        } else {
-            Tls::default()
-        };
+        let tls = Tls::for_targets(&targets, plan.insecure)?;
         Ok(Arc::new(Session {
             headers: headers(secrets)?,
             template: BodyTemplate::new(&plan, model, usage),

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Request};
 use tokio::net::TcpStream;
 
 use crate::LoadError;
@@ -92,6 +95,22 @@ impl Target {
     /// The full URL of an API endpoint under this base URL.
     pub fn url(&self, path: &str) -> String {
         format!("{self}{path}")
+    }
+
+    /// A POST of `body` to an API path, with these headers and the `Host` of this target.
+    pub(crate) fn post(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        // The path was checked with the base URL; a default stands in for what cannot happen.
+        *request.uri_mut() = self.path(path).parse().unwrap_or_default();
+        request.headers_mut().clone_from(headers);
+        self.name_host(request.headers_mut());
+        request
     }
 
     /// Opens a TCP connection; tries every address the name has, in order.

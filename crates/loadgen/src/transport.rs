@@ -175,8 +175,17 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
+    /// The set-up that these targets need: none where all of them speak plain HTTP.
+    pub(crate) fn for_targets(targets: &[Target], insecure: bool) -> Result<Tls, crate::LoadError> {
+        if targets.iter().any(Target::tls) {
+            Tls::new(insecure)
+        } else {
+            Ok(Tls::default())
+        }
+    }
+
     /// A set-up that trusts what the operating system trusts; with `insecure`, anybody.
-    pub(crate) fn new(insecure: bool) -> Result<Tls, crate::LoadError> {
+    fn new(insecure: bool) -> Result<Tls, crate::LoadError> {
         use rustls_platform_verifier::BuilderVerifierExt;
         let fail = |e: rustls::Error| crate::LoadError::Tls(e.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());

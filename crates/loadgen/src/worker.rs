@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{Method, Request, header};
+use hyper::{Request, header};
 use linktax_records::{FailureDetail, Nanos, Outcome, Phase, RequestRecord};
 use tokio::runtime::LocalOptions;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
@@ -380,18 +380,10 @@ impl PhaseContext {
 
     fn request(&self, prepared: &Prepared) -> Request<Full<Bytes>> {
         let target = &self.session.targets[prepared.replica];
-        let mut request = Request::new(Full::new(prepared.body.clone()));
-        *request.method_mut() = Method::POST;
-        // Paths and ids were checked when the plan was; a default stands in for what cannot happen.
-        *request.uri_mut() = target
-            .path(endpoint_path(self.session.plan.endpoint))
-            .parse()
-            .unwrap_or_default();
-        let headers = request.headers_mut();
-        headers.clone_from(&self.session.headers);
-        target.name_host(headers);
+        let path = endpoint_path(self.session.plan.endpoint);
+        let mut request = target.post(path, &self.session.headers, prepared.body.clone());
         if let Ok(id) = header::HeaderValue::from_str(&self.request_id(prepared.index)) {
-            headers.insert("x-request-id", id);
+            request.headers_mut().insert("x-request-id", id);
         }
         request
     }

@@ -9,8 +9,10 @@ use linktax_trace::{
     StepMethod, StepOptions, Trace, coverage_notes, find_steps, graph_level, read_with_info,
 };
 
-use super::args::{ClassArgs, InputArgs, StepArgs};
+use super::args::{ClassArgs, InputArgs, MethodArg, StepArgs};
 use super::progress::Working;
+use super::split::strict_over_all;
+use super::unsplittable;
 
 /// Something about the input or the result that is no fault of the call: exit code 1.
 #[derive(Debug)]
@@ -135,6 +137,23 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Opens a capture for a command that draws or writes single steps: all of them are found, and refused where
+    /// graphs left no rows or, with `--strict`, where too much time has no class.
+    pub(crate) fn open_whole(
+        input: &InputArgs,
+        method: Option<MethodArg>,
+        working: &Working,
+    ) -> anyhow::Result<Session> {
+        let steps = StepArgs {
+            method,
+            ..StepArgs::default()
+        };
+        let session = Session::open(input, &steps, working)?;
+        unsplittable::refuse_invisible(&session)?;
+        strict_over_all(input.classes.strict, &session)?;
+        Ok(session)
+    }
+
     pub(crate) fn open(
         input: &InputArgs,
         steps: &StepArgs,

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use linktax_trace::{LaneSplit, Step, StepKind, SvgOptions, split, step_svg};
 
-use super::args::{InputArgs, MethodArg, StepArgs};
+use super::args::{InputArgs, MethodArg};
 use super::chosen::paired;
 use super::heading;
 use super::outfile::OutFile;
 use super::progress::Working;
 use super::session::Session;
-use super::split::strict_over_all;
-use super::unsplittable;
 use crate::exit::Exit;
 use crate::number::whole32;
 use crate::output;
@@ -45,13 +43,7 @@ pub(crate) struct TimelineArgs {
 /// Runs the command.
 pub(crate) fn run(args: &TimelineArgs, working: Working) -> anyhow::Result<Exit> {
     let out = OutFile::create(&args.out, &args.input.files)?;
-    let steps = StepArgs {
-        method: args.method,
-        ..StepArgs::default()
-    };
-    let session = Session::open(&args.input, &steps, &working)?;
-    unsplittable::refuse_invisible(&session)?;
-    strict_over_all(args.input.classes.strict, &session)?;
+    let session = Session::open_whole(&args.input, args.method, &working)?;
     working.now("splitting");
     let mut notes = session.capture.notes.clone();
     let collectives = paired(&session, &mut notes)?;
